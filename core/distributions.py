@@ -1,0 +1,134 @@
+"""Logits to processed distributions, and drawing from them.
+
+All processing is the library's own logits processors, in the library's order, per position over the true prefix
+(earlier candidates of the round included). Softmax is float32. Shapes: V = vocabulary (ids that are emitted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from transformers.generation.logits_process import (
+    EpsilonLogitsWarper,
+    EtaLogitsWarper,
+    LogitsProcessorList,
+    MinNewTokensLengthLogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from core.types import Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Distributions:
+    """Makes the p, q and growth rows of one request from its raw logits rows.
+
+    Temperature, top-k, top-p and penalties shape p and q; min-p, η and ε truncate p only, unless
+    ``sampling.truncate_draft`` (rules.md, head). Greedy requests give one-hot rows.
+    """
+
+    penalties: LogitsProcessorList
+    draft_warpers: LogitsProcessorList
+    target_warpers: LogitsProcessorList
+    greedy: bool
+
+    @classmethod
+    def of(
+        cls,
+        sampling: Sampling,
+        eos: frozenset[int],
+        prompt_tokens: int,
+        device: torch.device,
+    ) -> Distributions:
+        """Processors of one request; ``prompt_tokens`` is where its own output begins (for ``min_new_tokens``)."""
+        penalties = LogitsProcessorList()
+        if sampling.repetition_penalty != 1.0:
+            penalties.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        if sampling.min_new_tokens and eos:
+            ends = sorted(eos)
+            penalties.append(
+                MinNewTokensLengthLogitsProcessor(prompt_tokens, sampling.min_new_tokens, ends, device=str(device))
+            )
+        if sampling.greedy:
+            return cls(penalties, LogitsProcessorList(), LogitsProcessorList(), True)
+        common = _common_warpers(sampling)
+        truncation = _truncation_warpers(sampling)
+        draft = LogitsProcessorList([*common, *truncation] if sampling.truncate_draft else common)
+        return cls(penalties, draft, LogitsProcessorList([*common, *truncation]), False)
+
+    def target(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
+        """p [V] after ``prefix`` from raw target logits [V]."""
+        return self._distribution(logits, prefix, self.target_warpers)
+
+    def draft(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
+        """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from."""
+        return self._distribution(logits, prefix, self.draft_warpers)
+
+    def growth(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
+        """The drafter's own probabilities [V], untempered and untruncated: they grow deterministic trees, as EAGLE-2
+        and SGLang do, and are reported as ``score``. They never enter an acceptance ratio (rules.md §2)."""
+        return torch.softmax(self._penalised(logits, prefix).float(), dim=-1)[0]
+
+    def _distribution(self, logits: Tensor, prefix: Sequence[int], warpers: LogitsProcessorList) -> Tensor:
+        scores = self._penalised(logits, prefix)
+        if self.greedy:
+            return one_hot(int(scores.argmax()), scores.shape[-1], scores.device)
+        return torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)[0]
+
+    def _penalised(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
+        scores = logits.float()[None]
+        if not self.penalties:
+            return scores
+        return self.penalties(torch.tensor([list(prefix)], device=logits.device), scores)
+
+
+_NO_PREFIX = torch.empty((1, 0), dtype=torch.long)
+"""Warpers look at scores alone; only penalties read the prefix."""
+
+
+def _common_warpers(sampling: Sampling) -> LogitsProcessorList:
+    warpers = LogitsProcessorList()
+    if sampling.temperature != 1.0:
+        warpers.append(TemperatureLogitsWarper(float(sampling.temperature)))
+    if sampling.top_k:
+        warpers.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        warpers.append(TopPLogitsWarper(sampling.top_p))
+    return warpers
+
+
+def _truncation_warpers(sampling: Sampling) -> LogitsProcessorList:
+    warpers = LogitsProcessorList()
+    if sampling.min_p:
+        warpers.append(MinPLogitsWarper(sampling.min_p))
+    if sampling.epsilon:
+        warpers.append(EpsilonLogitsWarper(sampling.epsilon))
+    if sampling.eta:
+        warpers.append(EtaLogitsWarper(sampling.eta))
+    return warpers
+
+
+def one_hot(token: int, vocab: int, device: torch.device | str = "cpu") -> Tensor:
+    """The distribution [V] of a deterministic choice."""
+    row = torch.zeros(vocab, device=device)
+    row[token] = 1.0
+    return row
+
+
+def draw(distribution: Tensor, u: float) -> int:
+    """The token at which the cumulative sum of ``distribution`` [V] passes u ∈ [0, 1). Never one of probability 0.
+
+    Sums in float64: in float32 the last of 50,000 tokens would move by more than a coin's resolution.
+    """
+    cumulative = torch.cumsum(distribution.double(), dim=-1)
+    token = int(torch.searchsorted(cumulative, u * cumulative[-1], right=True))
+    if token < len(distribution):
+        return token
+    return int(torch.nonzero(distribution)[-1])  # u·total rounded up to the total

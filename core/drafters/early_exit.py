@@ -1,0 +1,218 @@
+"""Self-speculation: the target's first k layers draft, verification runs layers k…L only (article, LayerSkip).
+
+Drafting and verification share the cache rows of the first k layers and the activations at the exit. Where an
+architecture can't continue from those activations, drafting has its own cache and verification computes all layers
+again; ``recomputed_share`` says so.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from core.drafters.base import Want, grow_together
+from core.errors import ModelUnavailable
+from core.records import ROOT
+from core.slots import Scored, SlotModel
+from core.trees import Draft, Grower
+
+
+class Tap(nn.Module):
+    """A layer that remembers its output: the activations at the exit, before the final norm."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+        self.seen: Tensor | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes that the model reads off its layers (their kind of attention, say) are the inner layer's."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.layer, name)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The inner layer's output, remembered."""
+        output = self.layer(*args, **kwargs)
+        self.seen = output[0] if isinstance(output, tuple) else output
+        return output
+
+
+def layers_of(network: Any, start: int, stop: int) -> Any:
+    """A causal LM of layers ``start`` … ``stop``−1 of ``network``, sharing its modules (embedding, norm and head too).
+
+    Raises :class:`ModelUnavailable` where the decoder has no list of layers.
+    """
+    base = network.base_model
+    if not isinstance(getattr(base, "layers", None), nn.ModuleList):
+        raise ModelUnavailable(
+            f"{type(network).__name__} keeps its layers in a way early exit can't cut: choose another drafter."
+        )
+    config = copy.deepcopy(network.config)
+    config.num_hidden_layers = stop - start
+    if kinds := getattr(config, "layer_types", None):
+        config.layer_types = list(kinds[start:stop])
+    with torch.device("meta"):
+        part = type(network)(config)
+    for name, child in base.named_children():
+        setattr(part.base_model, name, child)
+    for name, child in network.named_children():
+        if name != network.base_model_prefix:
+            setattr(part, name, child)
+    part.base_model.layers = nn.ModuleList(base.layers[start:stop])
+    return part.eval()
+
+
+def shares_activations(network: Any, layers: int) -> bool:
+    """True when running the first ``layers`` layers and then the rest from their activations equals the whole model.
+
+    Measured on a short input rather than assumed from the architecture's name.
+    """
+    ids = torch.arange(1, 6, device=network.device)[None]
+    lower, upper = (
+        layers_of(network, 0, layers),
+        layers_of(network, layers, network.config.num_hidden_layers),
+    )
+    tap = Tap(lower.base_model.layers[-1])
+    lower.base_model.layers[-1] = tap
+    with torch.no_grad():
+        whole = network(input_ids=ids, use_cache=False).logits.float()
+        lower(input_ids=ids, use_cache=False)
+        split = upper(inputs_embeds=tap.seen, use_cache=False).logits.float()
+    scale = float(whole.abs().max()) or 1.0
+    return float((whole - split).abs().max()) <= 1e-3 * scale
+
+
+class EarlyExit(SlotModel):
+    """Target and drafter in one: its drafts grow in the target's own scratch region (implements both protocols).
+
+    Scratch row 0 is the root. Rows whose lower layers were computed while drafting come first, then the others.
+    """
+
+    recomputed_share: float | None = 0.0
+
+    def __init__(self, network: Any, layers: int, vocab: int, slots: int, capacity: int) -> None:
+        super().__init__(network, vocab, slots, capacity)
+        total = network.config.num_hidden_layers
+        self.lower = layers_of(network, 0, layers)
+        self.upper = layers_of(network, layers, total)
+        self.tap = Tap(self.lower.base_model.layers[-1])
+        self.lower.base_model.layers[-1] = self.tap
+        self._exits: dict[int, Tensor] = {}
+        self._computed: dict[int, list[int]] = {}
+        self._row_of: dict[int, dict[int, int]] = {}
+
+    # -- drafting -----------------------------------------------------------------------------------------------------
+
+    def propose(self, wants: Sequence[Want]) -> list[Draft]:
+        """Grow the wished shapes with the lower layers."""
+        growers = {want.slot: want.grower() for want in wants}
+        roots = {want.slot: want.prefix[-1] for want in wants}
+        row_of: dict[int, dict[int, int]] = {slot: {} for slot in growers}
+
+        def score(
+            frontier: Mapping[int, Sequence[int]],
+        ) -> Mapping[int, Sequence[Tensor]]:
+            batch = [
+                self._lower_tokens(slot, nodes, growers[slot], roots[slot], row_of[slot])
+                for slot, nodes in frontier.items()
+            ]
+            logits = self._run_lower(batch)
+            return {slot: list(rows) for slot, rows in zip(frontier, logits, strict=True)}
+
+        grow_together(growers, score)
+        return [self._arranged(slot, one, row_of[slot]) for slot, one in growers.items()]
+
+    def _lower_tokens(
+        self,
+        slot: int,
+        nodes: Sequence[int],
+        one: Grower,
+        root: int,
+        row_of: dict[int, int],
+    ) -> tuple[int, list[int], list[int]]:
+        first = len(self.cache.slots[slot].depths)
+        row_of.update({node: first + i for i, node in enumerate(nodes)})
+        if list(nodes) == [ROOT]:
+            return slot, [root], [ROOT]
+        return (
+            slot,
+            [one.tokens[node] for node in nodes],
+            [row_of[one.parents[node]] for node in nodes],
+        )
+
+    def _run_lower(self, batch: Sequence[tuple[int, list[int], list[int]]]) -> list[Tensor]:
+        wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
+        logits = self.run(self.lower, wanted, [tokens for _, tokens, _ in batch])
+        assert self.tap.seen is not None
+        for (slot, rows), seen in zip(wanted, self.tap.seen, strict=True):
+            known = [self._exits[slot]] if slot in self._exits else []
+            self._exits[slot] = torch.cat([*known, seen[: len(rows)]])
+        return logits
+
+    def _arranged(self, slot: int, one: Grower, row_of: dict[int, int]) -> Draft:
+        """The finished draft; scratch keeps the root and the draft's computed nodes only."""
+        draft, created = one.finish()
+        self._computed[slot] = [node for node, number in enumerate(created) if number in row_of]
+        rows = [row_of[ROOT], *(row_of[created[node]] for node in self._computed[slot])] if row_of else []
+        self.cache.arrange(slot, rows)
+        if rows:
+            self._exits[slot] = self._exits[slot][rows]
+        return draft
+
+    # -- verification -------------------------------------------------------------------------------------------------
+
+    def score(self, batch: Sequence[Scored]) -> list[Tensor]:
+        """Lower layers for the nodes that drafting didn't compute, then the upper layers for all."""
+        missing = [self._missing(one) for one in batch]
+        if extensions := [one for one in missing if one[1]]:
+            self._run_lower(extensions)
+        wanted = [(one.slot, list(range(1 + len(one.draft.tokens)))) for one in batch]
+        width = max(len(rows) for _, rows in wanted)
+        exits = [nn.functional.pad(self._exits[slot], (0, 0, 0, width - len(rows))) for slot, rows in wanted]
+        logits = self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
+        return [
+            rows[self._rows(one.slot, range(len(one.draft.tokens)))] for one, rows in zip(batch, logits, strict=True)
+        ]
+
+    def _missing(self, one: Scored) -> tuple[int, list[int], list[int]]:
+        """What the lower layers haven't seen of this draft; notes the scratch row of every node."""
+        computed = self._computed.get(one.slot, [])
+        row_of = {ROOT: 0} | {node: 1 + i for i, node in enumerate(computed)}
+        rest = [node for node in range(len(one.draft.tokens)) if node not in row_of]
+        row_of |= {node: 1 + len(computed) + i for i, node in enumerate(rest)}
+        self._row_of[one.slot] = row_of
+        tokens = [one.draft.tokens[node] for node in rest]
+        parents = [row_of[one.draft.parents[node]] for node in rest]
+        if one.slot not in self._exits:
+            return one.slot, [one.root, *tokens], [ROOT, *parents]
+        return one.slot, tokens, parents
+
+    def _rows(self, slot: int, nodes: Sequence[int]) -> list[int]:
+        return [0, *(self._row_of[slot][node] for node in nodes)]
+
+    def keep(self, slot: int, path: Sequence[int]) -> None:
+        """Commit the root and the accepted candidates. Called once as the target, once as the drafter."""
+        if slot not in self._row_of:
+            return
+        self.cache.keep(slot, self._rows(slot, path))
+        self._forget(slot)
+
+    def open(self, slot: int, tokens: Sequence[int]) -> None:
+        """Prefill the whole model."""
+        self._forget(slot)
+        super().open(slot, tokens)
+
+    def close(self, slot: int) -> None:
+        """Forget the slot's sequence."""
+        self._forget(slot)
+        super().close(slot)
+
+    def _forget(self, slot: int) -> None:
+        for known in (self._exits, self._computed, self._row_of):
+            known.pop(slot, None)

@@ -1,0 +1,60 @@
+"""Prompt lookup: copy what followed the last occurrences of the current n-gram. Deterministic, no model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from core.drafters.base import NoDraft, Want
+from core.records import ROOT
+from core.trees import Draft
+from core.types import PromptLookupDrafter, TreeShape
+
+
+class PromptLookup(NoDraft):
+    """Longest n-gram first, latest occurrence first.
+
+    A chain copies one continuation. A tree ``s{steps}_k{topk}_d{nodes}`` merges up to topk different continuations of
+    ``steps`` tokens into a trie and keeps the first nodes − 1 by depth.
+    """
+
+    def __init__(self, spec: PromptLookupDrafter) -> None:
+        self.spec = spec
+
+    def propose(self, wants: Sequence[Want]) -> list[Draft]:
+        """A draft per wish; empty where nothing matches."""
+        return [self._draft(want) for want in wants]
+
+    def _draft(self, want: Want) -> Draft:
+        depth = min(want.shape.depth, want.depth)
+        if depth <= 0:
+            return Draft()
+        breadth = want.shape.topk if isinstance(want.shape, TreeShape) else 1
+        continuations: list[tuple[int, ...]] = []
+        for found in self._continuations(list(want.prefix), depth):
+            if not any(known[: len(found)] == found for known in continuations):
+                continuations.append(found)
+            if len(continuations) == breadth:
+                break
+        return trie(continuations, want.shape.drafted)
+
+    def _continuations(self, prefix: list[int], depth: int) -> Iterator[tuple[int, ...]]:
+        for size in range(min(self.spec.max_ngram, len(prefix) - 1), self.spec.min_ngram - 1, -1):
+            gram, last = prefix[-size:], prefix[-1]
+            for end in range(len(prefix) - 2, size - 2, -1):
+                if prefix[end] == last and prefix[end - size + 1 : end + 1] == gram:
+                    yield tuple(prefix[end + 1 : end + 1 + depth])
+
+
+def trie(paths: Sequence[Sequence[int]], nodes: int) -> Draft:
+    """Merge token paths into one deterministic draft of at most ``nodes`` candidates, shallower first."""
+    tokens: list[int] = []
+    parents: list[int] = []
+    place: dict[tuple[int, ...], int] = {(): ROOT}
+    for depth in range(1, max(map(len, paths), default=0) + 1):
+        for path in paths:
+            key = tuple(path[:depth])
+            if len(key) == depth and key not in place and len(tokens) < nodes:
+                place[key] = len(tokens)
+                parents.append(place[key[:-1]])
+                tokens.append(key[-1])
+    return Draft(tuple(tokens), tuple(parents), score=(None,) * len(tokens))

@@ -1,0 +1,75 @@
+"""The fixed-target fingerprint of a run: what must be equal before two runs are compared (design.md)."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from importlib.metadata import version
+from typing import TYPE_CHECKING
+
+import torch
+
+from core.grammar import format_drafter, format_shape
+from core.matching import reference_sampling
+from core.records import Fingerprint
+from core.types import ChainShape, NoDrafter, PromptLookupDrafter, Request, Sampling, SmallModelDrafter, TreeShape
+
+if TYPE_CHECKING:
+    from core.models import Pair
+
+LIBRARIES = ("torch", "transformers", "tokenizers")
+
+CACHE_POLICY = "slot cache: committed and scratch regions, precision of the weights"
+
+
+def fingerprint(pair: Pair, request: Request) -> Fingerprint:
+    """What this request on this pair will be run with."""
+    drafts = pair.draft if isinstance(request.drafter, SmallModelDrafter) else None
+    return Fingerprint(
+        target=pair.target.name,
+        target_hash=pair.target.content_hash,
+        draft=drafts.name if drafts else None,
+        draft_hash=drafts.content_hash if drafts else None,
+        precision=pair.precision,
+        tokenizer_hash=pair.text.tokenizer_hash,
+        template_hash=pair.text.template_hash if request.chat else "none",
+        sampling=sampling_text(request.sampling),
+        reference_law=sampling_text(reference_sampling(request)),
+        stops=f"max_new_tokens={request.stops.max_new_tokens} stop_strings={list(request.stops.stop_strings)!r}",
+        cache_policy=CACHE_POLICY,
+        drafting=drafting_text(request),
+        device=device_text(pair.device),
+        versions={"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
+        seed=request.seed,
+        prompt_hash=hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+    )
+
+
+def sampling_text(sampling: Sampling) -> str:
+    """Temperature and whatever differs from the default, as ``T=0.7 top_k=20``; ``greedy`` at temperature 0."""
+    default = Sampling()
+    shown = {
+        name: value
+        for name, value in sampling.model_dump().items()
+        if name != "temperature" and value != getattr(default, name)
+    }
+    head = "greedy" if sampling.greedy else f"T={sampling.temperature:g}"
+    return " ".join([head, *(f"{name}={value}" for name, value in shown.items())])
+
+
+def drafting_text(request: Request) -> str:
+    """Drafter, shape and whether candidates are sampled or deterministic."""
+    if isinstance(request.drafter, NoDrafter):
+        return "none"
+    lookup = isinstance(request.drafter, PromptLookupDrafter)
+    sampled = isinstance(request.shape, ChainShape) and not lookup and not request.sampling.greedy
+    mode = "sampled" if sampled else "deterministic"
+    kind = "tree" if isinstance(request.shape, TreeShape) and request.shape.topk > 1 else "chain"
+    return f"{format_drafter(request.drafter)} {format_shape(request.shape)}: {mode} {kind}"
+
+
+def device_text(device: torch.device) -> str:
+    """The device's name and how many threads or devices decode."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"CPU {platform.machine()}, {torch.get_num_threads()} threads"

@@ -1,0 +1,234 @@
+"""The slot KV cache: per slot a *committed region* and after it a *scratch region* (design.md "Slots").
+
+A pass appends nodes to a slot's scratch; a node sees the committed region, its own ancestors and itself, never a
+sibling; its position is committed length + depth. ``keep`` copies an accepted path's rows down and sets the length:
+rollback costs nothing and does not depend on the context. Rows outside the two regions are dead: whatever they hold
+changes nothing.
+
+Works through the library's public cache and mask interfaces: layers of our own in a ``Cache``, a 4-D boolean mask and
+explicit position ids. Shapes: S slots, B slots in a pass, N nodes per slot (padded), T cache rows, H heads, D head width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from core.records import ROOT
+
+
+@dataclass(slots=True)
+class Slot:
+    """Book-keeping of one sequence, in rows."""
+
+    committed: int = 0
+    depths: list[int] = field(default_factory=list)
+    ancestry: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.bool))
+    """[n, n]: which scratch rows each scratch row sees, itself included."""
+    dirty: int = 0
+    """Rows at or above the end may hold leftovers below this row."""
+
+    @property
+    def end(self) -> int:
+        """First row after the scratch region."""
+        return self.committed + len(self.depths)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Where one forward pass writes and what it may see.
+
+    ``slots`` [B]; ``slot_index``, ``row_index``, ``query_index`` list the real (unpadded) nodes; ``positions`` [B, N];
+    ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
+    """
+
+    slots: Tensor
+    whole: bool
+    batch_index: Tensor
+    query_index: Tensor
+    row_index: Tensor
+    positions: Tensor
+    visible: Tensor
+    key_positions: Tensor
+
+    @property
+    def length(self) -> int:
+        """Cache rows in view, T."""
+        return self.visible.shape[-1]
+
+    def mask(self, window: int | None) -> Tensor:
+        """[B, 1, N, T] bool for one kind of attention; ``window`` = width of a sliding window, by position."""
+        if window is None:
+            return self.visible[:, None]
+        near = self.positions[:, :, None] - self.key_positions[:, None, :] < window
+        return (self.visible & near)[:, None]
+
+
+class SlotLayer(CacheLayerMixin):
+    """One layer's rows, ``keys`` and ``values`` [S, H, T, D], allocated at the first write."""
+
+    def __init__(self, cache: SlotCache) -> None:
+        super().__init__()
+        self._cache = cache
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Allocate zeros of the width that the first states have."""
+        rows = (len(self._cache.slots), key_states.shape[1], self._cache.capacity)
+        self.keys = key_states.new_zeros(*rows, key_states.shape[3])
+        self.values = value_states.new_zeros(*rows, value_states.shape[3])
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write the pass's rows [B, H, N, D]; return the rows in view [B, H, T, D]."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        now = self._cache.current
+        to = (now.slots[now.batch_index], slice(None), now.row_index)
+        self.keys[to] = key_states[now.batch_index, :, now.query_index]
+        self.values[to] = value_states[now.batch_index, :, now.query_index]
+        return self._view(self.keys), self._view(self.values)
+
+    def _view(self, rows: Tensor) -> Tensor:
+        now = self._cache.current
+        return rows[:, :, : now.length] if now.whole else rows[now.slots, :, : now.length]
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """(rows in view, offset); the mask itself is given, so nothing is derived from this."""
+        return self._cache.current.length, 0
+
+    def get_seq_length(self) -> int:
+        """Rows in view."""
+        return self._cache.current.length
+
+    def get_max_length(self) -> int:
+        """Rows a slot can hold."""
+        return self._cache.capacity
+
+
+class SlotCache(Cache):
+    """Rows of all layers for S slots of ``capacity`` rows each.
+
+    A slot's committed rows are 0 … committed−1, its scratch rows follow. ``current`` is the pass being written.
+    """
+
+    current: Pass
+
+    def __init__(self, layers: int, slots: int, capacity: int, device: torch.device) -> None:
+        self.capacity = capacity
+        self.slots = [Slot() for _ in range(slots)]
+        self.device = device
+        super().__init__(layers=[SlotLayer(self) for _ in range(layers)])
+
+    def open(self, slot: int) -> None:
+        """Start a new sequence in ``slot``; its old rows are dead."""
+        dirty = max(self.slots[slot].dirty, self.slots[slot].end)
+        self.slots[slot] = Slot(dirty=dirty)
+
+    def append(self, slot: int, parents: Sequence[int]) -> list[int]:
+        """Add nodes to the scratch region; ``parents`` are scratch rows (ROOT: the committed region's end), earlier
+        rows or earlier nodes of this call. Returns their scratch rows.
+
+        Raises IndexError when the slot has no room: callers bound drafts by the context and size the cache by it.
+        """
+        state = self.slots[slot]
+        first, added = len(state.depths), len(parents)
+        if state.end + added > self.capacity:
+            raise IndexError(
+                f"slot {slot} holds {self.capacity} rows; {state.end} are in use and {added} more don't fit"
+            )
+        if first == 0 and list(parents) == list(range(-1, added - 1)):  # a chain: prompts come this way
+            state.ancestry = torch.ones(added, added, dtype=torch.bool).tril_()
+            state.depths = list(range(added))
+            return list(range(added))
+        ancestry = torch.eye(first + added, dtype=torch.bool)
+        ancestry[:first, :first] = state.ancestry
+        for row, parent in enumerate(parents, start=first):
+            if parent != ROOT:
+                ancestry[row] |= ancestry[parent]
+            state.depths.append(0 if parent == ROOT else state.depths[parent] + 1)
+        state.ancestry = ancestry
+        return list(range(first, first + added))
+
+    def plan(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> Pass:
+        """The pass that computes the given contiguous scratch rows of each slot; it becomes ``current``."""
+        batch = len(wanted)
+        nodes = max(len(rows) for _, rows in wanted)
+        length = max(self.slots[slot].end for slot, _ in wanted)
+        self._clean(wanted, length)
+        positions = torch.zeros(batch, nodes, dtype=torch.long)
+        key_positions = torch.arange(length).expand(batch, length).clone()
+        visible = torch.zeros(batch, nodes, length, dtype=torch.bool)
+        visible[:, :, 0] = True  # padded queries must see something finite; what they compute is never read
+        batch_index, query_index, row_index = [], [], []
+        for b, (slot, rows) in enumerate(wanted):
+            state, count = self.slots[slot], len(rows)
+            depths = torch.tensor(state.depths, dtype=torch.long) + state.committed
+            key_positions[b, state.committed : state.end] = depths
+            positions[b, :count] = depths[list(rows)]
+            visible[b, :count, 0] = state.committed > 0
+            visible[b, :count, : state.committed] = True
+            visible[b, :count, state.committed : state.end] = state.ancestry[list(rows)]
+            batch_index += [b] * count
+            query_index += range(count)
+            row_index += [state.committed + row for row in rows]
+        slots = [slot for slot, _ in wanted]
+        self.current = Pass(
+            slots=self._long(slots),
+            whole=slots == list(range(len(self.slots))),
+            batch_index=self._long(batch_index),
+            query_index=self._long(query_index),
+            row_index=self._long(row_index),
+            positions=positions.to(self.device),
+            visible=visible.to(self.device),
+            key_positions=key_positions.to(self.device),
+        )
+        return self.current
+
+    def arrange(self, slot: int, rows: Sequence[int]) -> None:
+        """Make scratch consist of ``rows`` in this order (parents before children); the others become dead."""
+        state = self.slots[slot]
+        state.dirty = max(state.dirty, state.end)
+        self._move(slot, rows)
+        order = list(rows)
+        state.ancestry = state.ancestry[order][:, order]
+        state.depths = [state.depths[row] for row in order]
+
+    def keep(self, slot: int, path: Sequence[int]) -> None:
+        """Commit the scratch rows of ``path``, root first; the rest of the scratch region becomes dead."""
+        state = self.slots[slot]
+        state.dirty = max(state.dirty, state.end)
+        self._move(slot, path)
+        state.committed += len(path)
+        state.depths = []
+        state.ancestry = torch.zeros(0, 0, dtype=torch.bool)
+
+    def _move(self, slot: int, rows: Sequence[int]) -> None:
+        if list(rows) == list(range(len(rows))):
+            return  # already in place: always so for a chain
+        start = self.slots[slot].committed
+        source = self._long([start + row for row in rows])
+        for layer in self.layers:
+            if layer.is_initialized:
+                layer.keys[slot, :, start : start + len(rows)] = layer.keys[slot].index_select(1, source)
+                layer.values[slot, :, start : start + len(rows)] = layer.values[slot].index_select(1, source)
+
+    def _clean(self, wanted: Sequence[tuple[int, Sequence[int]]], length: int) -> None:
+        """Zero dead rows that fall into view: a masked row has weight 0, but 0 × NaN would still be NaN."""
+        for slot, _ in wanted:
+            state = self.slots[slot]
+            start, stop = state.end, min(state.dirty, length)
+            if start < stop:
+                for layer in self.layers:
+                    if layer.is_initialized:
+                        layer.keys[slot, :, start:stop] = 0.0
+                        layer.values[slot, :, start:stop] = 0.0
+                state.dirty = start if state.dirty <= length else state.dirty
+
+    def _long(self, values: Sequence[int]) -> Tensor:
+        return torch.tensor(values, dtype=torch.long, device=self.device)

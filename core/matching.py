@@ -1,0 +1,57 @@
+"""Which runs may be compared like with like, and the plain run that a speed-up needs (design.md "Fingerprint")."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from core.metrics import speed_up
+from core.records import Fingerprint
+from core.types import Lossless, NoDrafter, NoShape, Request, Sampling, SpecCascade
+
+__all__ = ["Difference", "differences", "matched", "plain_counterpart", "reference_sampling", "speed_up"]
+
+UNDER_TEST = frozenset({"draft", "draft_hash", "drafting", "sampling"})
+"""Fields in which a run may differ from its plain counterpart: they say how candidates are made, not what the output's
+law is. ``sampling`` is judged by the reference law, which includes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One field of two fingerprints that is not equal."""
+
+    field: str
+    a: str
+    b: str
+
+
+def differences(a: Fingerprint, b: Fingerprint) -> list[Difference]:
+    """Every field that differs, the thing under test included."""
+    left, right = asdict(a), asdict(b)
+    return [Difference(name, str(left[name]), str(right[name])) for name in left if left[name] != right[name]]
+
+
+def matched(a: Fingerprint, b: Fingerprint) -> bool:
+    """True when nothing but the thing under test differs."""
+    return all(difference.field in UNDER_TEST for difference in differences(a, b))
+
+
+def plain_counterpart(request: Request) -> Request:
+    """The plain run that a speed-up is measured against: same prompt, stops and seed, under the reference law."""
+    return request.model_copy(
+        update={
+            "drafter": NoDrafter(),
+            "shape": NoShape(),
+            "rule": Lossless(),
+            "sampling": reference_sampling(request),
+        }
+    )
+
+
+def reference_sampling(request: Request) -> Sampling:
+    """Sampling ∪ the rule's allowed set: the law that a lossless run of this request would follow (rules.md §1)."""
+    if isinstance(request.rule, SpecCascade) and not request.sampling.greedy:
+        stricter = max(request.sampling.min_p, request.rule.p_base)
+        if stricter >= 1.0:
+            return request.sampling.model_copy(update={"top_k": 1})
+        return request.sampling.model_copy(update={"min_p": stricter})
+    return request.sampling

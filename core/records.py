@@ -1,0 +1,256 @@
+"""What comes out of a run: frozen records of plain Python values. No torch here.
+
+An engine yields, per request, one :class:`Started`, then :class:`Round` s, then one :class:`Ended`. Counts and seconds
+are recorded; rates are derived in ``core/metrics.py`` alone (metrics.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+
+ROOT = -1
+"""Parent of the first candidates: the last committed token."""
+
+Fate = Literal["accepted", "rejected", "unreached", "cut"]
+"""accepted: committed · rejected: tested and failed · unreached: never tested · cut: accepted, but after a stop."""
+
+Source = Literal["correction", "bonus", "none"]
+"""How a round's last token came; none: the round stopped inside its draft."""
+
+StopReason = Literal[
+    "eos",
+    "stop_string",
+    "max_new_tokens",
+    "context_end",
+    "cancelled",
+    "failed",
+    "interrupted",
+]
+
+RunStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
+
+TERMINAL: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled", "interrupted"})
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One acceptance test. ``p`` and ``q`` are the current probabilities of the token at the moment of the test (after
+    earlier siblings' rejections); accepted iff ``u < accept_prob``."""
+
+    node: int
+    token: int
+    p: float
+    q: float
+    accept_prob: float
+    u: float
+    accepted: bool
+    redraw_fallback: bool = False
+    """The rule's ``draft_in_set`` redraw found no draft mass on A and drew from the target's instead (rules.md §1)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a rule made of a draft: the accepted node path, then the token drawn at its end."""
+
+    path: tuple[int, ...]
+    next_token: int
+    source: Source
+    trials: tuple[Trial, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One candidate of a round.
+
+    ``parent`` is a node index or :data:`ROOT`; ``q`` the probability it was drawn with (1 when the choice was
+    deterministic); ``score`` the drafter's own probability; ``p``, ``accept_prob``, ``u`` are None when never tested.
+    ``text`` is for display: bytes that are only part of a character appear as ⟨e2⟩.
+    """
+
+    token: int
+    text: str
+    parent: int
+    depth: int
+    fate: Fate
+    p: float | None
+    q: float | None
+    score: float | None
+    accept_prob: float | None
+    u: float | None
+    near_threshold: bool = False
+    """|u − accept_prob| < 1e-5: float noise could have decided otherwise."""
+    redraw_fallback: bool = False
+    """As in :class:`Trial`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopToken:
+    """One row of a position's table; ``q`` is None where nothing was drafted (bonus positions)."""
+
+    token: int
+    text: str
+    p: float
+    q: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The 20 top tokens by max(p, q) after ``node`` (ROOT: after the committed prefix), and the mass of the rest."""
+
+    node: int
+    top: tuple[TopToken, ...]
+    p_rest: float
+    q_rest: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One cycle: propose, score in one target pass, walk, commit. Times in seconds, device-synchronised.
+
+    ``request`` is the index in the batch. ``committed_text[i]`` is the text that ``committed[i]`` completed ("" while
+    a character is still split). ``ended_at_s`` counts from the request's acceptance on the run's own clock, which
+    stands still while the consumer holds the generator.
+    """
+
+    request: int
+    index: int
+    nodes: tuple[Node, ...]
+    committed: tuple[int, ...]
+    committed_text: tuple[str, ...]
+    source: Source
+    positions: tuple[Position, ...]
+    draft_s: float
+    verify_s: float
+    state_s: float
+    other_s: float
+    wall_s: float
+    ended_at_s: float
+
+    def count(self, fate: Fate) -> int:
+        """Number of nodes with this fate, in tokens."""
+        return sum(node.fate == fate for node in self.nodes)
+
+    @property
+    def drafted(self) -> int:
+        """Candidates sent to verification, in tokens."""
+        return len(self.nodes)
+
+    @property
+    def accepted(self) -> int:
+        """Candidates that were committed, in tokens."""
+        return self.count("accepted")
+
+    @property
+    def depth_offered(self) -> int:
+        """Longest drafted path, in tokens."""
+        return max((node.depth for node in self.nodes), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A request's prompt is in the cache. ``prefill_s``: prompt pass of target and draft, seconds."""
+
+    request: int
+    prompt_tokens: int
+    prefill_s: float
+    recomputed_share: float | None = None
+    """Early exit: share of the target's layers that verification computes again (0 when activations are reused)."""
+    fingerprint: Fingerprint | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A request ended; ``text`` is the output after stop cutting. ``error`` is a sentence when ``failed``."""
+
+    request: int
+    stop_reason: StopReason
+    text: str
+    e2e_s: float
+    peak_memory_bytes: int | None = None
+    peak_memory_kind: Literal["cuda_allocated", "process_rss"] | None = None
+    error: str | None = None
+
+
+Event = Started | Round | Ended
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """Everything that must be equal for two runs to be compared like with like (design.md "Fixed-target fingerprint")."""
+
+    target: str
+    target_hash: str
+    draft: str | None
+    draft_hash: str | None
+    precision: str
+    tokenizer_hash: str
+    template_hash: str
+    sampling: str
+    reference_law: str
+    stops: str
+    cache_policy: str
+    drafting: str
+    device: str
+    versions: dict[str, str]
+    seed: int
+    prompt_hash: str
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """Metrics of one run, by metrics.md. Rates with an empty denominator are None. Seconds, tokens, bytes.
+
+    ``speed_up`` is not here: it needs a matched plain run and is derived where both are at hand.
+    """
+
+    prompt_tokens: int
+    output_tokens: int
+    rounds: int
+    rounds_without_draft: int
+    drafted: int
+    accepted: int
+    rejected: int
+    unreached: int
+    cut: int
+    text: str
+    stop_reason: StopReason
+    tokens_per_round: float | None
+    accepted_length: float | None
+    draft_acceptance_rate: float | None
+    path_acceptance: float | None
+    target_calls_per_token: float | None
+    acceptance_unconditional: tuple[float | None, ...]
+    acceptance_conditional: tuple[float | None, ...]
+    draft_s: float
+    verify_s: float
+    state_s: float
+    other_s: float
+    prefill_s: float
+    decode_s: float
+    ttft_s: float | None
+    tpot_s: float | None
+    e2e_s: float
+    gap_p50_s: float | None
+    gap_p95_s: float | None
+    gap_max_s: float | None
+    burst_gap_p50_s: float | None
+    burst_gap_p95_s: float | None
+    burst_gap_max_s: float | None
+    tokens_per_second: float | None
+    peak_memory_bytes: int | None
+    peak_memory_kind: str | None
+
+
+ROUND_JSON: TypeAdapter[Round] = TypeAdapter(Round)
+STARTED_JSON: TypeAdapter[Started] = TypeAdapter(Started)
+ENDED_JSON: TypeAdapter[Ended] = TypeAdapter(Ended)
+SUMMARY_JSON: TypeAdapter[Summary] = TypeAdapter(Summary)
+FINGERPRINT_JSON: TypeAdapter[Fingerprint] = TypeAdapter(Fingerprint)
+
+
+def to_plain(record: Any) -> dict[str, Any]:
+    """A record as JSON-ready plain values."""
+    return TypeAdapter(type(record)).dump_python(record, mode="json")

@@ -1,0 +1,149 @@
+"""A causal model decoding slots: prefill, extend the scratch region, keep a path, close.
+
+:class:`Target` is the narrow interface between the engine and any cache: open a slot, score drafts, keep a path, close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from core.kv import Pass, SlotCache
+from core.records import ROOT
+from core.trees import Draft
+
+PREFILL_CHUNK = 512
+"""Prompt tokens per prefill pass: bounds the [chunk, context] mask and the activations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """One slot's part of a verification pass: the last committed token and the candidates after it."""
+
+    slot: int
+    root: int
+    draft: Draft
+
+
+class Target(Protocol):
+    """What the engine knows of a model and its cache."""
+
+    def open(self, slot: int, tokens: Sequence[int]) -> None:
+        """Start a sequence: ``tokens`` (all but the last committed one) go into the cache."""
+        ...
+
+    def score(self, batch: Sequence[Scored]) -> list[Tensor]:
+        """One pass over all slots: raw logits [1 + n, V] of the root and each of its n candidates, in draft order."""
+        ...
+
+    def keep(self, slot: int, path: Sequence[int]) -> None:
+        """Commit the root and the accepted candidates (node numbers of the scored draft)."""
+        ...
+
+    def close(self, slot: int) -> None:
+        """Forget the slot's sequence."""
+        ...
+
+
+class SlotModel:
+    """A transformers causal LM over a :class:`SlotCache`. ``vocab`` ids are emitted: wider heads are cropped, narrower
+    ones padded with −inf (an id that a draft can't emit has probability 0)."""
+
+    def __init__(self, network: Any, vocab: int, slots: int, capacity: int) -> None:
+        self.network = network
+        self.vocab = vocab
+        self.device: torch.device = network.device
+        self.cache = SlotCache(network.config.num_hidden_layers, slots, capacity, self.device)
+
+    def open(self, slot: int, tokens: Sequence[int]) -> None:
+        """Prefill ``tokens`` in chunks; they are committed."""
+        self.cache.open(slot)
+        for start in range(0, len(tokens), PREFILL_CHUNK):
+            chunk = tokens[start : start + PREFILL_CHUNK]
+            rows = self.cache.append(slot, range(-1, len(chunk) - 1))
+            self._prefill([(slot, rows)], [list(chunk)])
+            self.cache.keep(slot, rows)
+
+    def _prefill(self, wanted: Sequence[tuple[int, list[int]]], tokens: Sequence[list[int]]) -> None:
+        self.run(self.network, wanted, tokens, logits_to_keep=1)
+
+    def extend(self, batch: Sequence[tuple[int, Sequence[int], Sequence[int]]]) -> list[Tensor]:
+        """Append (slot, tokens, parent scratch rows) and compute them: logits [n, V] per slot."""
+        wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
+        return self.run(self.network, wanted, [list(tokens) for _, tokens, _ in batch])
+
+    def keep(self, slot: int, path: Sequence[int]) -> None:
+        """Commit these scratch rows."""
+        self.cache.keep(slot, path)
+
+    def close(self, slot: int) -> None:
+        """Forget the slot's sequence."""
+        self.cache.open(slot)
+
+    def run(
+        self,
+        network: Any,
+        wanted: Sequence[tuple[int, list[int]]],
+        tokens: Sequence[list[int]] | None,
+        embeddings: Tensor | None = None,
+        logits_to_keep: int = 0,
+    ) -> list[Tensor]:
+        """Forward ``wanted`` scratch rows through ``network`` (this model, or some of its layers on the same cache)
+        from token ids or from ``embeddings`` [B, N, hidden]; logits [n, V] per slot."""
+        now = self.cache.plan(wanted)
+        ids = None
+        if tokens is not None:
+            width = now.positions.shape[1]
+            ids = torch.tensor([row + [0] * (width - len(row)) for row in tokens], device=self.device)
+        with torch.no_grad():
+            logits = network(
+                input_ids=ids,
+                inputs_embeds=embeddings,
+                attention_mask=attention_masks(network.config, now),
+                position_ids=now.positions,
+                cache=self.cache,
+                use_cache=True,
+                logits_to_keep=logits_to_keep,
+            ).logits
+        logits = fit(logits, self.vocab)
+        return [logits[b, : len(rows)] for b, (_, rows) in enumerate(wanted)]
+
+
+class SlotTarget(SlotModel):
+    """A whole model as the engine's target: scratch row 0 is the root, row i + 1 candidate i."""
+
+    def score(self, batch: Sequence[Scored]) -> list[Tensor]:
+        """One pass: logits [1 + n, V] per slot."""
+        extensions = [
+            (
+                one.slot,
+                (one.root, *one.draft.tokens),
+                (ROOT, *(parent + 1 for parent in one.draft.parents)),
+            )
+            for one in batch
+        ]
+        return self.extend(extensions)
+
+    def keep(self, slot: int, path: Sequence[int]) -> None:
+        """Commit the root and the accepted candidates."""
+        self.cache.keep(slot, [0, *(node + 1 for node in path)])
+
+
+def attention_masks(config: Any, now: Pass) -> Tensor | dict[str, Tensor]:
+    """The pass's mask, or one per kind of attention for models that mix them (full and sliding window)."""
+    window = getattr(config, "sliding_window", None)
+    kinds = list(dict.fromkeys(getattr(config, "layer_types", None) or ()))
+    if len(kinds) > 1:
+        return {kind: now.mask(window if kind == "sliding_attention" else None) for kind in kinds}
+    return now.mask(None if kinds == ["full_attention"] else window)
+
+
+def fit(logits: Tensor, vocab: int) -> Tensor:
+    """Logits [..., head width] as [..., vocab]."""
+    missing = vocab - logits.shape[-1]
+    return functional.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[..., :vocab]

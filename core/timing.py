@@ -1,0 +1,81 @@
+"""Clocks of a run: stage times read at device-synchronised borders, and a clock that stands still while suspended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+Stage = Literal["draft", "verify", "state", "other"]
+
+
+def device_clock(device: torch.device) -> Callable[[], float]:
+    """Seconds (monotonic), read after the device has finished its queued work."""
+    if device.type != "cuda":
+        return time.perf_counter
+
+    def now() -> float:
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return now
+
+
+@dataclass(slots=True)
+class RunClock:
+    """Seconds since the request was accepted, without the time that the consumer held the generator."""
+
+    read: Callable[[], float]
+    _accepted: float = field(init=False)
+    _suspended: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._accepted = self.read()
+
+    def now(self) -> float:
+        """Seconds of the run's own time."""
+        return self.read() - self._accepted - self._suspended
+
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """The enclosed time is not the run's."""
+        start = self.read()
+        try:
+            yield
+        finally:
+            self._suspended += self.read() - start
+
+
+@dataclass(slots=True)
+class Laps:
+    """Stage times of one round: each border is one clock read, so that stages add up to the wall time."""
+
+    clock: RunClock
+    seconds: dict[Stage, float] = field(
+        default_factory=lambda: {
+            "draft": 0.0,
+            "verify": 0.0,
+            "state": 0.0,
+            "other": 0.0,
+        }
+    )
+    start: float = field(init=False)
+    last: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start = self.last = self.clock.now()
+
+    def lap(self, stage: Stage) -> None:
+        """What passed since the last border belongs to ``stage``."""
+        now = self.clock.now()
+        self.seconds[stage] += now - self.last
+        self.last = now
+
+    @property
+    def wall(self) -> float:
+        """Seconds from the first border to the last."""
+        return self.last - self.start
