@@ -206,7 +206,7 @@ RuleSpec = Annotated[Lossless | Lenience | SpecCascade, Field(discriminator="kin
 class Request(Spec):
     """One prompt to decode, with everything that decides its tokens except the weights."""
 
-    prompt: str = Field(min_length=1, max_length=4_000_000)
+    prompt: str = Field(max_length=4_000_000)
     chat: bool = Field(
         default=True,
         description="wrap the prompt in the tokenizer's chat template as one user turn",

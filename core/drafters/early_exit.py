@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
@@ -68,12 +69,23 @@ def layers_of(network: Any, start: int, stop: int) -> Any:
     return part.eval()
 
 
+_MEASURED: WeakKeyDictionary[Any, dict[int, bool]] = WeakKeyDictionary()
+"""What :func:`shares_activations` found, while the network lives."""
+
+
 def shares_activations(network: Any, layers: int) -> bool:
     """True when running the first ``layers`` layers and then the rest from their activations equals the whole model.
 
-    Measured on a short input rather than assumed from the architecture's name.
+    Measured once per network and exit on a short input, rather than assumed from the architecture's name.
     """
-    ids = torch.arange(1, 6, device=network.device)[None]
+    known = _MEASURED.setdefault(network, {})
+    if layers not in known:
+        known[layers] = _continues_from_exit(network, layers)
+    return known[layers]
+
+
+def _continues_from_exit(network: Any, layers: int) -> bool:
+    ids = torch.arange(5, device=network.device)[None] % network.config.vocab_size
     lower, upper = (
         layers_of(network, 0, layers),
         layers_of(network, layers, network.config.num_hidden_layers),

@@ -1,0 +1,196 @@
+"""Headless SpecLens: ``python -m core generate …`` and ``python -m core models`` (a composition root)."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from core.errors import BadInput, SpecLensError
+from core.grammar import DRAFTER_HELP, RULE_HELP, SHAPE_HELP, parse_drafter, parse_rule, parse_shape, valid
+from core.types import (
+    ChainShape,
+    NoDrafter,
+    NoShape,
+    PairSpec,
+    Request,
+    Sampling,
+    Stops,
+)
+
+app = typer.Typer(
+    help="Speculative decoding, measured round by round.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+DEFAULT_SHAPE = ChainShape(gamma=4)
+
+
+@app.command()
+def generate(
+    prompt: Annotated[str | None, typer.Option(help="What to decode; '-' reads standard input.")] = None,
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            help="JSON lines decoded together: prompt, optionally chat, seed, max_new_tokens, shape, rule."
+        ),
+    ] = None,
+    pair: Annotated[str, typer.Option(help="embedded, a preset (see: models), TARGET or TARGET+DRAFT.")] = "embedded",
+    drafter: Annotated[str | None, typer.Option(help=f"{DRAFTER_HELP}; default: the pair's.")] = None,
+    shape: Annotated[
+        str | None, typer.Option(help=f"{SHAPE_HELP}; default: chain:4.")
+    ] = None,
+    rule: Annotated[str, typer.Option(help=RULE_HELP)] = "lossless",
+    chat: Annotated[bool, typer.Option("--chat/--raw", help="Wrap the prompt in the chat template, or not.")] = True,
+    max_new_tokens: Annotated[int, typer.Option(help="Longest answer, tokens.")] = 128,
+    stop: Annotated[list[str] | None, typer.Option(help="Stop string; may be given several times.")] = None,
+    temperature: Annotated[float, typer.Option(help="0 decodes greedily.")] = 0.0,
+    top_k: Annotated[int, typer.Option(help="0 = off.")] = 0,
+    top_p: Annotated[float, typer.Option(help="1 = off.")] = 1.0,
+    min_p: Annotated[float, typer.Option(help="0 = off; truncates the target only.")] = 0.0,
+    eta: Annotated[float, typer.Option(help="0 = off; truncates the target only.")] = 0.0,
+    epsilon: Annotated[float, typer.Option(help="0 = off; truncates the target only.")] = 0.0,
+    repetition_penalty: Annotated[float, typer.Option(help="1 = off.")] = 1.0,
+    min_new_tokens: Annotated[int, typer.Option(help="No end token before this many tokens.")] = 0,
+    truncate_draft: Annotated[bool, typer.Option(help="Let min-p, η and ε truncate the draft as well.")] = False,
+    seed: Annotated[int, typer.Option(help="Seeds the request's three random streams.")] = 0,
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per round, then the summary.")] = False,
+    save: Annotated[bool, typer.Option(help="Keep the run in the history (the app must be closed).")] = False,
+) -> None:
+    """Decode a prompt (or a batch) speculatively and show every round."""
+    from core.presets import default_drafter
+
+    chosen = parse_drafter(drafter) if drafter else default_drafter(pair) or NoDrafter()
+    if isinstance(chosen, NoDrafter) and shape is None:
+        shaped = NoShape()
+    else:
+        shaped = parse_shape(shape) if shape else DEFAULT_SHAPE
+    if isinstance(shaped, NoShape) and drafter is None:
+        chosen = NoDrafter()
+    sampling = valid(
+        Sampling,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        eta=eta,
+        epsilon=epsilon,
+        repetition_penalty=repetition_penalty,
+        min_new_tokens=min_new_tokens,
+        truncate_draft=truncate_draft,
+    )
+    fields: dict[str, Any] = {
+        "chat": chat,
+        "sampling": sampling,
+        "stops": valid(Stops, max_new_tokens=max_new_tokens, stop_strings=tuple(stop or ())),
+        "drafter": chosen,
+        "shape": shaped,
+        "rule": parse_rule(rule),
+        "seed": seed,
+    }
+    requests = _requests(prompt, batch, fields)
+    spec = valid(PairSpec, name=pair, precision=precision, device=device)
+    from core.terminal import JsonLines, Terminal
+
+    decode(spec, requests, JsonLines() if as_json else Terminal(), save)
+
+
+def _requests(prompt: str | None, batch: Path | None, fields: dict[str, Any]) -> list[Request]:
+    if (prompt is None) == (batch is None):
+        raise BadInput("give either --prompt or --batch.")
+    if batch is None:
+        text = sys.stdin.read() if prompt == "-" else prompt
+        return [valid(Request, prompt=text, **fields)]
+    try:
+        lines = [line for line in batch.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(f"the batch file {batch} can't be read: {error}.") from error
+    if not lines:
+        raise BadInput(f"the batch file {batch} has no requests: write one JSON object a line, with a prompt.")
+    return [_batch_request(line, number, fields) for number, line in enumerate(lines, start=1)]
+
+
+def _batch_request(line: str, number: int, fields: dict[str, Any]) -> Request:
+    try:
+        own = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise BadInput(f"line {number} of the batch is no JSON object: {error.msg}.") from error
+    if not isinstance(own, dict):
+        raise BadInput(f"line {number} of the batch is no JSON object.")
+    own = dict(own)
+    try:
+        if "max_new_tokens" in own:
+            limits = {**fields["stops"].model_dump(), "max_new_tokens": own.pop("max_new_tokens")}
+            own["stops"] = valid(Stops, **limits)
+        own |= {name: parse(own[name]) for name, parse in (("shape", parse_shape), ("rule", parse_rule)) if name in own}
+        return valid(Request, **(fields | own))
+    except BadInput as error:
+        raise BadInput(f"line {number} of the batch: {error}") from error
+
+
+def decode(spec: PairSpec, requests: list[Request], show: Any, save: bool) -> None:
+    """Decode ``requests`` on the pair of ``spec``, showing and (with ``save``) storing every record.
+
+    Exits with 1 when a request failed and with 130 after an interrupt, its rounds shown and stored.
+    """
+    from core.headless import run
+
+    with _kept(save) as sink:
+        raise typer.Exit(run(spec, requests, show, sink))
+
+
+def _kept(save: bool) -> Any:
+    from contextlib import closing, nullcontext
+
+    if not save:
+        return nullcontext()
+    from storage.store import Store
+
+    folder = Path(os.environ.get("SPECLENS_DATA", "data"))
+    return closing(Store(folder / "speclens.duckdb"))
+
+
+@app.command()
+def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object per pair.")] = False) -> None:
+    """List the pairs that are known here and what each still lacks."""
+    from core.presets import list_pairs
+
+    for status in list_pairs():
+        if as_json:
+            typer.echo(json.dumps(asdict(status), ensure_ascii=False))
+            continue
+        names = status.target + (f" + {status.draft}" if status.draft else "")
+        typer.echo(f"{'✓' if status.available else '·'} {status.name:<14} {names}")
+        typer.echo(f"  {status.note}" + (f"\n  {status.missing}" if status.missing else ""))
+
+
+def main(run: Callable[[], Any] = app) -> NoReturn:
+    """Run the command line: bad input exits with 2, what can't be done here with 1, each with one sentence."""
+    try:
+        run()
+    except BadInput as error:
+        _leave(error, 2)
+    except SpecLensError as error:
+        _leave(error, 1)
+    sys.exit(0)
+
+
+def _leave(error: Exception, code: int) -> NoReturn:
+    text = str(error)
+    typer.echo(f"Error: {text[:1].upper()}{text[1:]}", err=True)
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()
