@@ -133,7 +133,11 @@ def _batch_request(line: str, number: int, fields: dict[str, Any]) -> Request:
         if "max_new_tokens" in own:
             limits = {**fields["stops"].model_dump(), "max_new_tokens": own.pop("max_new_tokens")}
             own["stops"] = valid(Stops, **limits)
-        own |= {name: parse(own[name]) for name, parse in (("shape", parse_shape), ("rule", parse_rule)) if name in own}
+        for name, parse in (("shape", parse_shape), ("rule", parse_rule)):
+            if name in own:
+                if not isinstance(own[name], str):
+                    raise BadInput(f"{name} is {own[name]!r}: write it as text, as on the command line.")
+                own[name] = parse(own[name])
         return valid(Request, **(fields | own))
     except BadInput as error:
         raise BadInput(f"line {number} of the batch: {error}") from error

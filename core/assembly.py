@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from core.drafters.base import Drafter, NoDraft
-from core.drafters.early_exit import EarlyExit, layers_of, shares_activations
+from core.drafters.early_exit import ExitDrafter, SplitTarget, layers_of, shares_activations
 from core.drafters.prompt_lookup import PromptLookup
 from core.drafters.small_model import SmallModel
 from core.errors import BadInput
@@ -52,8 +52,8 @@ def assemble(pair: Pair, requests: Sequence[Request], prompts: Sequence[Sequence
                     f"({network.config.num_hidden_layers})."
                 )
             if shares_activations(network, layers):
-                both = EarlyExit(network, layers, pair.vocab, slots, capacity)
-                return both, both
+                split = SplitTarget(network, layers, pair.vocab, slots, capacity)
+                return split, ExitDrafter(split)
             lower = SlotModel(layers_of(network, 0, layers), pair.vocab, slots, capacity)
             own = SmallModel(lower, recomputed_share=layers / network.config.num_hidden_layers)
             return SlotTarget(network, pair.vocab, slots, capacity), own

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -86,10 +87,11 @@ class Distributions:
         scores = logits.float()[None]
         if not self.penalties:
             return scores
-        return self.penalties(torch.tensor([list(prefix)], device=logits.device), scores)
+        ids = torch.tensor([list(prefix)], dtype=torch.long, device=logits.device)
+        return self.penalties(cast(torch.LongTensor, ids), scores)
 
 
-_NO_PREFIX = torch.empty((1, 0), dtype=torch.long)
+_NO_PREFIX = cast(torch.LongTensor, torch.empty((1, 0), dtype=torch.long))
 """Warpers look at scores alone; only penalties read the prefix."""
 
 

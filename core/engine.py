@@ -6,7 +6,7 @@ One code path for chains, trees and plain decoding (the empty draft), for one re
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -32,7 +32,7 @@ def generate(
     streams: Callable[[Request], Streams] = lambda request: Streams.seeded(request.seed),
     clock: Callable[[], float] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Decode ``requests`` together, yielding per request one Started, its Rounds in order, and one Ended.
 
     The consumer may stop anywhere: closing the generator frees the caches. ``should_stop`` is asked before each round;
@@ -66,7 +66,9 @@ def _lane(request: Request, slot: int, pair: Pair, streams: Streams) -> Lane:
     return Lane.of(request, slot, prompt, pair, streams)
 
 
-def _decode(lanes: list[Lane], pair: Pair, clock: RunClock, should_stop: Callable[[], bool]) -> Iterator[Event]:
+def _decode(
+    lanes: list[Lane], pair: Pair, clock: RunClock, should_stop: Callable[[], bool]
+) -> Generator[Event, None, None]:
     active = list(lanes)
     try:
         target, drafter = assemble(pair, [lane.request for lane in lanes], [lane.prompt for lane in lanes])
@@ -103,6 +105,8 @@ def _decode(lanes: list[Lane], pair: Pair, clock: RunClock, should_stop: Callabl
                 yield from _emit(clock, events)
     except Exception as error:
         if not is_out_of_memory(error):
+            for lane in active:
+                yield from _emit(clock, list(lane.release_all()))
             raise
         target = drafter = None  # frees the caches before anyone is told
         error.__traceback__ = None

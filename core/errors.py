@@ -10,7 +10,7 @@ class BadInput(SpecLensError, ValueError):
 
 
 class ModelUnavailable(SpecLensError):
-    """A model can't be loaded here: not on this machine and no network, unsupported cache, or mismatched vocabularies."""
+    """A model can't be loaded: not on this machine and no network, unsupported cache, mismatched vocabularies."""
 
 
 class EngineFault(SpecLensError):

@@ -53,7 +53,7 @@ def sampling_text(sampling: Sampling) -> str:
         for name, value in sampling.model_dump().items()
         if name != "temperature" and value != getattr(default, name)
     }
-    head = "greedy" if sampling.greedy else f"T={sampling.temperature:g}"
+    head = "greedy" if sampling.greedy else f"T={repr(sampling.temperature).removesuffix('.0')}"
     return " ".join([head, *(f"{name}={value}" for name, value in shown.items())])
 
 

@@ -33,6 +33,8 @@ DRAFTER_HELP = "none, model, prompt_lookup, prompt_lookup:MIN,MAX or early_exit:
 SHAPE_HELP = "none, chain:GAMMA (as chain:4) or sSTEPS_kTOPK_dNODES (as s3_k2_d6)"
 RULE_HELP = "lossless, lenience:ELL (as lenience:0.4) or spec_cascade:P_BASE[,redraw=target|target_in_set|draft_in_set]"
 
+CASCADE_OPTIONS = ("redraw", "recompute")
+
 _TREE = re.compile(r"s(\d{1,9})_k(\d{1,9})_d(\d{1,9})")
 
 
@@ -62,13 +64,13 @@ def valid(make: Callable[..., T], **fields: Any) -> T:
 
 def parse_drafter(text: str) -> DrafterSpec:
     """``none`` · ``model`` · ``prompt_lookup[:min,max]`` · ``early_exit:k``."""
-    name, _, rest = text.strip().partition(":")
+    name, colon, rest = text.strip().partition(":")
     if name == "prompt_lookup" and rest:
-        low, _, high = rest.partition(",")
+        low, comma, high = rest.partition(",")
         return valid(
             PromptLookupDrafter,
             min_ngram=_whole(low, text),
-            max_ngram=_whole(high or low, text),
+            max_ngram=_whole(high if comma else low, text),
         )
     if name == "early_exit" and rest:
         return valid(EarlyExitDrafter, layers=_whole(rest, text))
@@ -77,7 +79,7 @@ def parse_drafter(text: str) -> DrafterSpec:
         "model": SmallModelDrafter,
         "prompt_lookup": PromptLookupDrafter,
     }
-    if name in plain and not rest:
+    if name in plain and not colon:
         return plain[name]()
     raise BadInput(f"{text!r} is no drafter: write {DRAFTER_HELP}.")
 
@@ -119,13 +121,16 @@ def format_shape(spec: ShapeSpec) -> str:
 
 def parse_rule(text: str) -> RuleSpec:
     """``lossless`` · ``lenience:ℓ`` · ``spec_cascade:p_base[,redraw=…][,recompute=true]``."""
-    name, _, rest = text.strip().partition(":")
+    name, colon, rest = text.strip().partition(":")
     first, options = _options(rest, text)
-    if name == "lossless" and not rest:
+    if name == "lossless" and not colon:
         return Lossless()
     if name == "lenience" and first and not options:
         return valid(Lenience, ell=_number(first, text))
     if name == "spec_cascade" and first:
+        if unknown := next((key for key in options if key not in CASCADE_OPTIONS), None):
+            option = f"{unknown}={options[unknown]}"
+            raise BadInput(f"{option!r} in {text!r} is no option: {' and '.join(CASCADE_OPTIONS)} are.")
         return valid(SpecCascade, p_base=_number(first, text), **options)
     raise BadInput(f"{text!r} is no rule: write {RULE_HELP}.")
 

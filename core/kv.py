@@ -6,7 +6,8 @@ rollback costs nothing and does not depend on the context. Rows outside the two 
 changes nothing.
 
 Works through the library's public cache and mask interfaces: layers of our own in a ``Cache``, a 4-D boolean mask and
-explicit position ids. Shapes: S slots, B slots in a pass, N nodes per slot (padded), T cache rows, H heads, D head width.
+explicit position ids. Shapes: S slots, B slots in a pass, N nodes per slot (padded), T cache rows, H heads, D head
+width.
 """
 
 from __future__ import annotations
@@ -98,6 +99,19 @@ class SlotLayer(CacheLayerMixin):
         now = self._cache.current
         return rows[:, :, : now.length] if now.whole else rows[now.slots, :, : now.length]
 
+    def move(self, slot: int, source: Tensor, start: int) -> None:
+        """Copy the rows ``source`` [n] of a slot to ``start`` … ``start`` + n − 1."""
+        if self.keys is not None and self.values is not None:
+            stop = start + len(source)
+            self.keys[slot, :, start:stop] = self.keys[slot].index_select(1, source)
+            self.values[slot, :, start:stop] = self.values[slot].index_select(1, source)
+
+    def zero(self, slot: int, start: int, stop: int) -> None:
+        """Overwrite dead rows."""
+        if self.keys is not None and self.values is not None:
+            self.keys[slot, :, start:stop] = 0.0
+            self.values[slot, :, start:stop] = 0.0
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """(rows in view, offset); the mask itself is given, so nothing is derived from this."""
         return self._cache.current.length, 0
@@ -123,7 +137,8 @@ class SlotCache(Cache):
         self.capacity = capacity
         self.slots = [Slot() for _ in range(slots)]
         self.device = device
-        super().__init__(layers=[SlotLayer(self) for _ in range(layers)])
+        self.rows = [SlotLayer(self) for _ in range(layers)]
+        super().__init__(layers=[*self.rows])
 
     def open(self, slot: int) -> None:
         """Start a new sequence in ``slot``; its old rows are dead."""
@@ -213,10 +228,8 @@ class SlotCache(Cache):
             return  # already in place: always so for a chain
         start = self.slots[slot].committed
         source = self._long([start + row for row in rows])
-        for layer in self.layers:
-            if layer.is_initialized:
-                layer.keys[slot, :, start : start + len(rows)] = layer.keys[slot].index_select(1, source)
-                layer.values[slot, :, start : start + len(rows)] = layer.values[slot].index_select(1, source)
+        for layer in self.rows:
+            layer.move(slot, source, start)
 
     def _clean(self, wanted: Sequence[tuple[int, Sequence[int]]], length: int) -> None:
         """Zero dead rows that fall into view: a masked row has weight 0, but 0 × NaN would still be NaN."""
@@ -224,10 +237,8 @@ class SlotCache(Cache):
             state = self.slots[slot]
             start, stop = state.end, min(state.dirty, length)
             if start < stop:
-                for layer in self.layers:
-                    if layer.is_initialized:
-                        layer.keys[slot, :, start:stop] = 0.0
-                        layer.values[slot, :, start:stop] = 0.0
+                for layer in self.rows:
+                    layer.zero(slot, start, stop)
                 state.dirty = start if state.dirty <= length else state.dirty
 
     def _long(self, values: Sequence[int]) -> Tensor:

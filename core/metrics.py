@@ -126,7 +126,8 @@ def violations(summary: Summary, rounds: Sequence[Round]) -> list[str]:
             broken.append(f"round {one.index}: the stages do not add up to its wall time")
         if len(one.committed) != one.accepted + (one.source != "none"):
             broken.append(f"round {one.index}: committed is not accepted plus its correction or bonus")
-    rates = (summary.draft_acceptance_rate, summary.path_acceptance, *summary.acceptance_unconditional)
+    by_position = (*summary.acceptance_unconditional, *summary.acceptance_conditional)
+    rates = (summary.draft_acceptance_rate, summary.path_acceptance, *by_position)
     if any(rate is not None and not 0.0 <= rate <= 1.0 for rate in rates):
         broken.append("a rate lies outside 0 … 1")
     return broken

@@ -179,7 +179,7 @@ Event = Started | Round | Ended
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """Everything that must be equal for two runs to be compared like with like (design.md "Fixed-target fingerprint")."""
+    """What must be equal for two runs to be compared like with like (design.md "Fixed-target fingerprint")."""
 
     target: str
     target_hash: str

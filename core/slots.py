@@ -104,7 +104,7 @@ class SlotModel:
             logits = network(
                 input_ids=ids,
                 inputs_embeds=embeddings,
-                attention_mask=attention_masks(network.config, now),
+                attention_mask=attention_masks(network, now),
                 position_ids=now.positions,
                 cache=self.cache,
                 use_cache=True,
@@ -134,13 +134,26 @@ class SlotTarget(SlotModel):
         self.cache.keep(slot, [0, *(node + 1 for node in path)])
 
 
-def attention_masks(config: Any, now: Pass) -> Tensor | dict[str, Tensor]:
-    """The pass's mask, or one per kind of attention for models that mix them (full and sliding window)."""
+def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:
+    """The pass's mask, or one per kind of attention for models that mix them (full and sliding window).
+
+    Boolean for the library's fused attention; its eager attention adds masks to the scores, so there they are 0 or the
+    most negative number.
+    """
+    config = network.config
     window = getattr(config, "sliding_window", None)
     kinds = list(dict.fromkeys(getattr(config, "layer_types", None) or ()))
+
+    def mask(width: int | None) -> Tensor:
+        visible = now.mask(width)
+        if config._attn_implementation != "eager":
+            return visible
+        hidden = torch.finfo(network.dtype).min
+        return torch.zeros(visible.shape, dtype=network.dtype, device=visible.device).masked_fill_(~visible, hidden)
+
     if len(kinds) > 1:
-        return {kind: now.mask(window if kind == "sliding_attention" else None) for kind in kinds}
-    return now.mask(None if kinds == ["full_attention"] else window)
+        return {kind: mask(window if kind == "sliding_attention" else None) for kind in kinds}
+    return mask(None if kinds == ["full_attention"] else window)
 
 
 def fit(logits: Tensor, vocab: int) -> Tensor:

@@ -60,7 +60,7 @@ class StopWatch:
         return self._text
 
     def undecided_from(self) -> int:
-        """How many tokens are safe: tokens after these could still be cut because their text may begin a stop string."""
+        """How many tokens are safe: those after these could still be cut, as their text may begin a stop string."""
         longest = max((self._overlap(stop) for stop in self.stop_strings), default=0)
         safe = len(self.tokens)
         while safe and longest > 0:

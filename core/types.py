@@ -152,7 +152,8 @@ class TreeShape(Spec):
         most = self.topk + (self.steps - 1) * self.topk * self.topk
         if self.nodes - 1 > most:
             raise ValueError(
-                f"s{self.steps}_k{self.topk} reaches at most {most} candidates, so d can be at most {most + 1}, not {self.nodes}"
+                f"s{self.steps}_k{self.topk} reaches at most {most} candidates, "
+                f"so d can be at most {most + 1}, not {self.nodes}"
             )
         return self
 

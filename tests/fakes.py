@@ -32,7 +32,7 @@ class PrefixNetwork:
 
     def __init__(self, table: Table, vocab: int, delay_s: float = 0.0) -> None:
         self.table = table
-        self.config = SimpleNamespace(num_hidden_layers=1, vocab_size=vocab)
+        self.config = SimpleNamespace(num_hidden_layers=1, vocab_size=vocab, _attn_implementation="sdpa")
         self.device = torch.device("cpu")
         self.delay_s = delay_s
         self.passes = 0
@@ -49,7 +49,9 @@ class PrefixNetwork:
                 seen = attention_mask[b, 0, n].nonzero()[:, 0]
                 order = positions[b, 0, seen, 0].argsort()
                 prefix = tuple(int(token) for token in tokens[b, 0, seen, 0][order])
-                rows[b, n] = torch.tensor([math.log(p) if p > 0 else -math.inf for p in self.table(prefix)])
+                rows[b, n] = torch.tensor(
+                    [-math.inf if p == 0 else p if math.isnan(p) else math.log(p) for p in self.table(prefix)]
+                )
         return SimpleNamespace(logits=rows)
 
 

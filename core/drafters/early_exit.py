@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from core.drafters.base import Want, grow_together
+from core.drafters.base import NoDraft, Want, grow_together
 from core.errors import ModelUnavailable
 from core.records import ROOT
 from core.slots import Scored, SlotModel
@@ -100,13 +100,24 @@ def _continues_from_exit(network: Any, layers: int) -> bool:
     return float((whole - split).abs().max()) <= 1e-3 * scale
 
 
-class EarlyExit(SlotModel):
-    """Target and drafter in one: its drafts grow in the target's own scratch region (implements both protocols).
+class ExitDrafter(NoDraft):
+    """The drafter's side of a split target: drafts live in the target's own slots, so only proposing is left."""
+
+    recomputed_share: float | None = 0.0
+
+    def __init__(self, target: SplitTarget) -> None:
+        self.target = target
+
+    def propose(self, wants: Sequence[Want]) -> list[Draft]:
+        """Drafts grown with the target's lower layers."""
+        return self.target.propose(wants)
+
+
+class SplitTarget(SlotModel):
+    """A target cut at an exit: its lower layers draft in its own scratch region, its upper layers finish the pass.
 
     Scratch row 0 is the root. Rows whose lower layers were computed while drafting come first, then the others.
     """
-
-    recomputed_share: float | None = 0.0
 
     def __init__(self, network: Any, layers: int, vocab: int, slots: int, capacity: int) -> None:
         super().__init__(network, vocab, slots, capacity)
@@ -209,9 +220,7 @@ class EarlyExit(SlotModel):
         return [0, *(self._row_of[slot][node] for node in nodes)]
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
-        """Commit the root and the accepted candidates. Called once as the target, once as the drafter."""
-        if slot not in self._row_of:
-            return
+        """Commit the root and the accepted candidates."""
         self.cache.keep(slot, self._rows(slot, path))
         self._forget(slot)
 

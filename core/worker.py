@@ -1,0 +1,163 @@
+"""The engine's process: ``python -m core.worker [--loader module:function] [--engine module:function]``.
+
+Reads commands from stdin and writes reports to stdout, one JSON object a line (core/protocol.py); everything else that
+prints, libraries included, goes to stderr. Exits at end of input, so that a killed app leaves no process on the device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import queue
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from core.errors import BadInput
+from core.protocol import (
+    Cancel,
+    Complaint,
+    Message,
+    Run,
+    RunEnded,
+    Shutdown,
+    Unload,
+    decode_command,
+    encode,
+)
+from core.runner import ENGINE, LOADER, Runner
+
+EXIT_GRACE_S = 2.0
+"""After end of input: how long a round may still take to notice before the process exits under it. Nobody listens."""
+
+
+class Worker:
+    """Reads commands in one thread and decodes in the caller's: a cancel is heard while a round computes."""
+
+    def __init__(self, commands: BinaryIO, reports: BinaryIO, runner: Runner) -> None:
+        self._commands = commands
+        self._reports = reports
+        self._runner = runner
+        self._writing = threading.Lock()
+        self._work: queue.SimpleQueue[Run | Unload | None] = queue.SimpleQueue()
+        self._known = threading.Lock()
+        self._pending: set[str] = set()
+        self._cancelled: set[str] = set()
+        self._stopping = threading.Event()
+
+    def serve(self) -> None:
+        """Work until shutdown or end of input."""
+        threading.Thread(target=self._listen, name="commands", daemon=True).start()
+        while not self._stopping.is_set():
+            match self._work.get():
+                case Run(run_id=run_id) as command:
+                    ended = self._runner.run(
+                        run_id,
+                        command.spec,
+                        self._report,
+                        lambda: self._is_cancelled(run_id),
+                    )
+                    with self._known:
+                        self._pending.discard(run_id)
+                        self._cancelled.discard(run_id)
+                    self._report(RunEnded(run_id=run_id, ended=ended))
+                case Unload():
+                    self._runner.unload()
+                case None:
+                    return
+
+    def _is_cancelled(self, run_id: str) -> bool:
+        with self._known:
+            return run_id in self._cancelled or self._stopping.is_set()
+
+    def _listen(self) -> None:
+        for line in self._commands:
+            try:
+                command = decode_command(line)
+            except BadInput as error:
+                self._report(Complaint(message=str(error)))
+                continue
+            match command:
+                case Run():
+                    with self._known:
+                        self._pending.add(command.run_id)
+                    self._work.put(command)
+                case Cancel():
+                    with self._known:
+                        # Only runs that are here: a cancel that crosses the run's end must not lie in wait for ever.
+                        self._cancelled |= self._pending & {command.run_id}
+                case Unload():
+                    self._work.put(command)
+                case Shutdown():
+                    break
+        self._stopping.set()
+        self._work.put(None)
+        # A forward pass, or loading weights, may take long; nothing it makes will be read.
+        threading.Event().wait(EXIT_GRACE_S)
+        os._exit(0)
+
+    def _report(self, message: Message) -> None:
+        line = encode(message)
+        try:
+            with self._writing:
+                self._reports.write(line)
+                self._reports.flush()
+        except BrokenPipeError:
+            os._exit(0)  # the app is gone
+
+
+def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
+    """Take stdin and stdout for the protocol: descriptor 0 is empty afterwards and 1 is stderr, for C too."""
+    commands = os.fdopen(os.dup(0), "rb")
+    reports = os.fdopen(os.dup(1), "wb")
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.close(nothing)
+    sys.stdout.flush()
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    return commands, reports
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Serve standard input; does not return."""
+    parser = argparse.ArgumentParser(
+        prog="python -m core.worker",
+        description="The engine's process; see core/protocol.py.",
+    )
+    parser.add_argument(
+        "--loader",
+        default=LOADER,
+        help="module:function that loads a pair (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--engine",
+        default=ENGINE,
+        help="module:function that decodes (default: %(default)s)",
+    )
+    options = parser.parse_args(arguments)
+    commands, reports = claim_standard_streams()
+    # Ctrl-C in the terminal reaches the whole process group; the app decides, and end of input follows if it dies.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    code = 1
+    try:
+        Worker(commands, reports, Runner(options.loader, options.engine)).serve()
+        code = 0
+    except Exception:
+        logging.getLogger("speclens.engine").exception("the worker broke")
+    finally:
+        sys.stderr.flush()
+        # Interpreter shutdown with device libraries loaded can hang; there is nothing left to save.
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    main()
