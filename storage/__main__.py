@@ -1,0 +1,134 @@
+"""``python -m storage export|info``: the database from the command line, while the app is closed.
+
+Exit code 0: done · 1: the database cannot be opened or written, in a sentence · 2: an option or value is wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, get_args
+
+import typer
+from sqlalchemy import func, select
+
+from core.errors import BadInput, SpecLensError
+from core.records import RunStatus
+from storage.bundle import write_bundle
+from storage.connect import default_path
+from storage.dictionary import TABLES, dictionary_csv
+from storage.export import BOM, export_csv
+from storage.filters import RunFilter
+from storage.migrate import version
+from storage.queries import Runs
+from storage.schema import candidates, rounds
+from storage.store import Store
+
+app = typer.Typer(
+    help="Export and inspect stored runs while the app is closed.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+Db = Annotated[Path | None, typer.Option(help="The database file; the default is the app's own.", show_default=False)]
+Many = list[str] | None
+
+
+@app.command()
+def export(
+    out: Annotated[Path, typer.Option(help="Folder to write to; it is made if it is missing.", show_default=False)],
+    db: Db = None,
+    status: Annotated[Many, typer.Option(help="Only runs of this status; may stand several times.")] = None,
+    pair: Annotated[Many, typer.Option(help="Only runs of this pair; may stand several times.")] = None,
+    drafter: Annotated[Many, typer.Option(help="Only runs with this drafter.")] = None,
+    shape: Annotated[Many, typer.Option(help="Only runs of this shape.")] = None,
+    rule: Annotated[Many, typer.Option(help="Only runs under this rule.")] = None,
+    text: Annotated[str | None, typer.Option(help="Only runs with this text in prompt, output or id.")] = None,
+    archived: Annotated[bool, typer.Option("--archived", help="Archived runs too.")] = False,
+    bom: Annotated[bool, typer.Option("--bom", help="Begin files with a byte order mark, as Excel wants.")] = False,
+    as_zip: Annotated[bool, typer.Option("--zip", help="One zip file rather than one CSV per table.")] = False,
+) -> None:
+    """Writes runs.csv, rounds.csv, candidates.csv and data_dictionary.csv of every run that matches."""
+    known = get_args(RunStatus)
+    if wrong := [value for value in status or [] if value not in known]:
+        raise BadInput(f"{wrong[0]!r} is no status: write one of {', '.join(known)}.")
+    chosen = RunFilter(
+        status=status,
+        pair=pair,
+        drafter=drafter,
+        shape=shape,
+        rule=rule,
+        text=text,
+        archived=None if archived else False,
+    )
+    with _opened(db) as store:
+        count = Runs(store).count(chosen)
+        try:
+            out.mkdir(parents=True, exist_ok=True)
+            if as_zip:
+                with (out / "speclens.zip").open("wb") as file:
+                    write_bundle(store, chosen, file, bom)
+            else:
+                _write_files(store, chosen, out, bom)
+        except OSError as error:
+            raise SpecLensError(f"{out} cannot be written: {error.strerror}.") from error
+    typer.echo(f"{count} runs exported to {out}.")
+
+
+def _write_files(store: Store, chosen: RunFilter, out: Path, bom: bool) -> None:
+    (out / "data_dictionary.csv").write_bytes((BOM if bom else b"") + dictionary_csv().encode())
+    for table in TABLES:
+        with (out / f"{table}.csv").open("wb") as file:
+            for piece in export_csv(store, chosen, table, bom):
+                file.write(piece)
+
+
+@app.command()
+def info(db: Db = None) -> None:
+    """Says what the database holds."""
+    with _opened(db) as store:
+        found = Runs(store)
+        with store.database.read() as connection:
+            schema = version(connection)
+            held = {
+                table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
+                for table in (rounds, candidates)
+            }
+        typer.echo(f"file        {store.path} ({store.path.stat().st_size / 1e6:.1f} MB)")
+        typer.echo(f"schema      {schema}")
+        everything = found.count(RunFilter(archived=None))
+        by_status = {name: found.count(RunFilter(status=name, archived=None)) for name in get_args(RunStatus)}
+        said = ", ".join(f"{count} {name}" for name, count in by_status.items() if count)
+        typer.echo(f"runs        {everything}" + (f" ({said})" if said else ""))
+        for name, count in held.items():
+            typer.echo(f"{name:<12}{count}")
+
+
+def _opened(db: Path | None) -> Store:
+    path = db or default_path()
+    if not path.is_file():
+        raise BadInput(f"There is no database {path}: name one with --db.")
+    return Store(path)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command line and returns its exit code; errors are one sentence on stderr."""
+    run: Callable[..., object] = typer.main.get_command(app)
+    try:
+        run(args=arguments, prog_name="python -m storage")
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 0
+    except BadInput as error:
+        print(error, file=sys.stderr)
+        return 2
+    except SpecLensError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

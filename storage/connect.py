@@ -1,0 +1,131 @@
+"""Opens the DuckDB file, and says in a sentence why it cannot be opened or written."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from pathlib import Path
+
+import duckdb
+from sqlalchemy import URL, Engine, create_engine
+from sqlalchemy.exc import DBAPIError
+
+from core.errors import StorageUnavailable
+
+_CONFIG = {
+    # few threads and little memory: both belong to decoding. No extension is ever fetched.
+    "threads": 2,
+    "memory_limit": "1GB",
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+}
+
+_LOCK_HOLDER = re.compile(r"\(PID (\d+)\)")
+
+_FULL = ("No space left on device", "File too large", "Disk quota exceeded")
+
+_OUTAGE = (
+    duckdb.IOException,
+    duckdb.FatalException,
+    duckdb.InternalException,
+    duckdb.OutOfMemoryException,
+    duckdb.TransactionException,
+    duckdb.ConnectionException,
+    OSError,
+)
+
+
+def default_path() -> Path:
+    """The app's database: ``speclens.duckdb`` in ``SPECLENS_DATA``, or in ``data/``."""
+    return Path(os.environ.get("SPECLENS_DATA") or "data") / "speclens.duckdb"
+
+
+def database_path(url_or_path: str | Path) -> Path:
+    """The file that ``duckdb:///FILE`` or a path names.
+
+    Raises StorageUnavailable for another database and for memory, which every connection would have to itself.
+    """
+    text = str(url_or_path)
+    if "://" in text:
+        scheme, _, rest = text.partition(":///")
+        if scheme != "duckdb" or not rest:
+            raise StorageUnavailable(f"{text} is not a DuckDB file: write a path, or duckdb:///PATH.")
+        text = rest
+    if not text or text.startswith(":memory:"):
+        raise StorageUnavailable("Runs are kept in a file, not in memory: name a path such as data/speclens.duckdb.")
+    return Path(text).expanduser().resolve()
+
+
+def connect(path: Path) -> Engine:
+    """An engine with a pooled connection per thread, tried once.
+
+    Raises StorageUnavailable with the reason: locked, no database, no permission, no room.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageUnavailable(f"The folder {path.parent} cannot be made: {error.strerror}.") from error
+    engine = create_engine(
+        URL.create("duckdb", database=str(path)),
+        connect_args={"config": _CONFIG},
+        pool_size=8,
+        max_overflow=56,
+        pool_timeout=30,
+    )
+    try:
+        with engine.connect():
+            return engine
+    except Exception as error:
+        engine.dispose()
+        raise StorageUnavailable(_refusal(path, error)) from error
+
+
+def _refusal(path: Path, error: BaseException) -> str:
+    said = reason(error)
+    if "set lock on file" in said:
+        holder = _LOCK_HOLDER.search(said)
+        who = f"process {holder[1]}" if holder else "another process"
+        return (
+            f"The database {path} is in use by {who}: one process at a time can open it. "
+            "Close that one (the app, or an export) and try again, or name another file."
+        )
+    if "not a valid DuckDB database" in said:
+        return f"{path} is not a DuckDB database: name another file, or move this one away and a new one is made."
+    return f"The database {path} cannot be opened ({said})."
+
+
+def cause(error: BaseException) -> BaseException:
+    """DuckDB's own error inside SQLAlchemy's wrapper, or the error itself."""
+    return error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what DuckDB or the system said."""
+    inner = cause(error)
+    said = str(inner).strip() or type(inner).__name__
+    return said.splitlines()[0].rstrip(".")
+
+
+def is_outage(error: BaseException) -> bool:
+    """True when the same write can succeed later: disk, lock, conflict; False when the data itself is refused."""
+    return isinstance(cause(error), _OUTAGE)
+
+
+def is_full(error: BaseException) -> bool:
+    """True when the disk (or a quota) has no room."""
+    inner = cause(error)
+    if isinstance(inner, OSError) and inner.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return True
+    return any(sign in str(inner) for sign in _FULL)
+
+
+def is_conflict(error: BaseException) -> bool:
+    """True when two transactions met; trying again at once is right."""
+    inner = cause(error)
+    return isinstance(inner, duckdb.TransactionException) and "onflict" in str(inner)
+
+
+def is_broken(error: BaseException) -> bool:
+    """True when DuckDB has invalidated the open database, so that it must be closed and opened again."""
+    return isinstance(cause(error), (duckdb.FatalException, duckdb.InternalException, duckdb.ConnectionException))

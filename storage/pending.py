@@ -1,0 +1,96 @@
+"""What waits to be written, and the one transaction that writes a batch of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from duckdb_sqlalchemy import insert
+from sqlalchemy import Connection, Table, func, select, update
+
+from core.records import Ended, Round, Started, Summary
+from core.types import RunSpec
+from storage.round_rows import insert_rounds
+from storage.run_rows import Row, ended_row, fingerprint_row, started_row, submitted_row
+from storage.schema import fingerprints, rounds, runs
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A run entered the queue."""
+
+    run_id: str
+    spec: RunSpec
+    session: str
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Began:
+    """A run's prompt is in the cache."""
+
+    run_id: str
+    started: Started
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """Whole rounds of a run, in order."""
+
+    run_id: str
+    rounds: tuple[Round, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """A run ended; ``missing``: how many of its rounds were dropped for want of room."""
+
+    run_id: str
+    ended: Ended
+    summary: Summary | None
+    at: datetime
+    missing: int
+
+
+Record = Submitted | Began | Arrived | Over
+
+Write = Callable[[Connection, Sequence[Record], bool], None]
+"""Writes records in the connection's transaction; True when an earlier attempt may have been committed after all."""
+
+
+def write_batch(connection: Connection, records: Sequence[Record], again: bool) -> None:
+    """Writes ``records`` in order. With ``again``, what the database already holds is not written twice."""
+    arrived: list[tuple[str, Sequence[Round]]] = []
+    for record in records:
+        match record:
+            case Submitted():
+                row = submitted_row(record.run_id, record.spec, record.session, record.at)
+                _insert(connection, runs, row, again)
+            case Began():
+                _update(connection, record.run_id, started_row(record.started, record.at))
+                if record.started.fingerprint is not None:
+                    row = fingerprint_row(record.run_id, record.started.fingerprint)
+                    _insert(connection, fingerprints, row, again)
+            case Arrived():
+                stored = _stored(connection, record.run_id) if again else -1
+                arrived.append((record.run_id, [one for one in record.rounds if one.index > stored]))
+            case Over():
+                _update(connection, record.run_id, ended_row(record.ended, record.summary, record.at, record.missing))
+    insert_rounds(connection, arrived)
+
+
+def _insert(connection: Connection, table: Table, row: Row, again: bool) -> None:
+    statement = insert(table).values(**row)
+    connection.execute(statement.on_conflict_do_nothing() if again else statement)
+
+
+def _update(connection: Connection, run_id: str, row: Row) -> None:
+    connection.execute(update(runs).where(runs.c.run_id == run_id).values(**row))
+
+
+def _stored(connection: Connection, run_id: str) -> int:
+    """Index of the run's last stored round; −1 when there is none."""
+    last = connection.execute(select(func.max(rounds.c.round_index)).where(rounds.c.run_id == run_id)).scalar()
+    return -1 if last is None else last

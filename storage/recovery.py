@@ -1,0 +1,112 @@
+"""What a dead process left behind, put right when the file is opened."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, delete, select, update
+
+from core.metrics import summarise
+from core.records import Ended, Round, Started, Summary
+from storage.database import Database
+from storage.round_rows import read_rounds
+from storage.run_rows import ended_row, fingerprint_from
+from storage.schema import CHILDREN, fingerprints, rounds, runs
+from storage.values import aware, required
+
+log = logging.getLogger(__name__)
+
+
+def recover(database: Database) -> list[str]:
+    """Ends runs that a dead process left queued or running as ``interrupted``, with their whole rounds and a summary
+    computed from them; then sweeps what an interrupted deletion left. Returns the interrupted runs' ids."""
+    with database.read() as connection:
+        left = connection.execute(select(runs).where(runs.c.status.in_(("queued", "running"))).order_by(runs.c.run_id))
+        rows = list(left.mappings())
+    for row in rows:
+        with database.write() as connection:
+            _interrupt(connection, row)
+    sweep(database)
+    if rows:
+        database.checkpoint()
+    return [row["run_id"] for row in rows]
+
+
+def _interrupt(connection: Connection, row: Any) -> None:
+    kept: list[Round] = []
+    summary = None
+    if row["started_at"] is None:
+        error = "The app stopped before this run left the queue: run it again."
+        ended = _ended(row, kept, error)
+    else:
+        error = "The app stopped while this run was decoding; "
+        try:
+            kept = read_rounds(connection, row["run_id"])
+            error += f"its first {len(kept)} rounds are kept."
+            ended = _ended(row, kept, error)
+            summary = _summary(connection, row, kept, ended)
+        except (ValueError, TypeError, ArithmeticError, LookupError) as fault:
+            # one damaged run must not keep every other one from being opened
+            log.error("the interrupted run %s cannot be read", row["run_id"], exc_info=fault)
+            kept, ended = [], _ended(row, [], "The app stopped while this run was decoding. Its rounds cannot be read.")
+    change = ended_row(ended, summary, _last_sign(row, kept), None)
+    connection.execute(update(runs).where(runs.c.run_id == row["run_id"]).values(**change))
+
+
+def _ended(row: Any, kept: list[Round], error: str) -> Ended:
+    return Ended(
+        request=kept[0].request if kept else 0,
+        stop_reason="interrupted",
+        text="".join(piece for one in kept for piece in one.committed_text),
+        e2e_s=kept[-1].ended_at_s if kept else row["prefill_s"] or 0.0,
+        error=error,
+    )
+
+
+def _summary(connection: Connection, row: Any, kept: list[Round], ended: Ended) -> Summary:
+    environment = connection.execute(select(fingerprints).where(fingerprints.c.run_id == row["run_id"])).mappings()
+    found = environment.first()
+    started = Started(
+        request=ended.request,
+        prompt_tokens=row["prompt_tokens"],
+        prefill_s=required(row["prefill_s"]),
+        recomputed_share=row["recomputed_share"],
+        fingerprint=fingerprint_from(found) if found is not None else None,
+    )
+    return summarise(started, kept, ended)
+
+
+def _last_sign(row: Any, kept: list[Round]) -> datetime:
+    """The last moment the run is known to have lived, so that its duration is not the time until the next start.
+
+    The run's own clock counts from its acceptance; its start is after the prefill.
+    """
+    if row["started_at"] is None:
+        last = row["submitted_at"]
+    else:
+        decoded = kept[-1].ended_at_s - required(row["prefill_s"]) if kept else 0.0
+        # a comparison with NaN is false: a time that was not finite counts as none
+        last = row["started_at"] + timedelta(seconds=decoded if decoded > 0 else 0.0)
+    moment = aware(last)
+    assert moment is not None
+    return moment
+
+
+def sweep(database: Database) -> int:
+    """Deletes parts of runs that are gone; returns how many such runs there were."""
+    with database.read() as connection:
+        known = select(runs.c.run_id)
+        parts = select(rounds.c.run_id).union(select(fingerprints.c.run_id)).subquery()
+        orphans = list(connection.execute(select(parts.c.run_id).where(parts.c.run_id.not_in(known))).scalars())
+    if orphans:
+        delete_parts(database, orphans)
+    return len(orphans)
+
+
+def delete_parts(database: Database, run_ids: list[str]) -> None:
+    """Deletes the rows that belong to runs, a transaction per table (DuckDB checks each against the last commit)."""
+    for table in CHILDREN:
+        with database.write() as connection:
+            connection.execute(delete(table).where(table.c.run_id.in_(run_ids)))

@@ -1,0 +1,135 @@
+"""Rounds as rows of four tables, and back: ``rounds_from(rows of rounds) == rounds``, texts with surrogates apart."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Table, select
+
+from core.records import Node, Position, Round, TopToken
+from storage.arrow import insert_rows
+from storage.schema import candidates, positions, rounds, top_tokens
+from storage.values import ids_json, integer, number, required, text, texts_json
+
+Cells = tuple[Any, ...]
+"""Values in the order of a table's columns (``storage/schema.py``)."""
+
+
+def insert_rounds(connection: Connection, batches: Iterable[tuple[str, Sequence[Round]]]) -> None:
+    """Appends whole rounds, each with its run's id, as one Arrow insert per table."""
+    rows: dict[Table, list[Cells]] = {rounds: [], candidates: [], positions: [], top_tokens: []}
+    for run_id, batch in batches:
+        for one in batch:
+            index = integer(one.index)
+            rows[rounds].append((run_id, index, *_round_cells(one)))
+            rows[candidates] += [(run_id, index, place, *_node_cells(node)) for place, node in enumerate(one.nodes)]
+            for place, position in enumerate(one.positions):
+                rows[positions].append((run_id, index, place, *_position_cells(position)))
+                rows[top_tokens] += [
+                    (run_id, index, place, rank, integer(top.token), text(top.text), number(top.p), number(top.q))
+                    for rank, top in enumerate(position.top)
+                ]
+    for table, content in rows.items():
+        insert_rows(connection, table, content)
+
+
+def _round_cells(one: Round) -> Cells:
+    return (
+        integer(one.request),
+        text(one.source),
+        one.drafted,
+        one.accepted,
+        one.count("rejected"),
+        one.count("unreached"),
+        one.count("cut"),
+        integer(one.depth_offered),
+        len(one.committed),
+        ids_json(one.committed),
+        texts_json(one.committed_text),
+        number(one.draft_s),
+        number(one.verify_s),
+        number(one.state_s),
+        number(one.other_s),
+        number(one.wall_s),
+        number(one.ended_at_s),
+    )
+
+
+def _node_cells(node: Node) -> Cells:
+    return (
+        integer(node.token),
+        text(node.text),
+        integer(node.parent),
+        integer(node.depth),
+        text(node.fate),
+        number(node.p),
+        number(node.q),
+        number(node.score),
+        number(node.accept_prob),
+        number(node.u),
+        bool(node.near_threshold),
+    )
+
+
+def _position_cells(position: Position) -> Cells:
+    return (integer(position.node), number(position.p_rest), number(position.q_rest))
+
+
+def read_rounds(connection: Connection, run_id: str, start: int = 0, limit: int | None = None) -> list[Round]:
+    """Rounds ``start`` … of a run by index, at most ``limit``; empty when there are none."""
+    stop = None if limit is None else start + limit
+
+    def rows(table: Table, *order: str) -> Iterable[Any]:
+        query = select(table).where(table.c.run_id == run_id, table.c.round_index >= start)
+        if stop is not None:
+            query = query.where(table.c.round_index < stop)
+        return connection.execute(query.order_by(*(table.c[name] for name in ("round_index", *order)))).all()
+
+    tops: dict[tuple[int, int], list[TopToken]] = defaultdict(list)
+    for row in rows(top_tokens, "position", "rank"):
+        tops[row.round_index, row.position].append(TopToken(row.token, row.text, required(row.p), row.q))
+    tables: dict[int, list[Position]] = defaultdict(list)
+    for row in rows(positions, "position"):
+        top = tuple(tops[row.round_index, row.position])
+        tables[row.round_index].append(Position(row.node, top, required(row.p_rest), row.q_rest))
+    nodes: dict[int, list[Node]] = defaultdict(list)
+    for row in rows(candidates, "node"):
+        nodes[row.round_index].append(_node(row))
+    return [_round(row, nodes[row.round_index], tables[row.round_index]) for row in rows(rounds)]
+
+
+def _node(row: Any) -> Node:
+    return Node(
+        token=row.token,
+        text=row.text,
+        parent=row.parent,
+        depth=row.depth,
+        fate=row.fate,
+        p=row.p,
+        q=row.q,
+        score=row.score,
+        accept_prob=row.accept_prob,
+        u=row.u,
+        near_threshold=row.near_threshold,
+    )
+
+
+def _round(row: Any, nodes: Sequence[Node], tables: Sequence[Position]) -> Round:
+    return Round(
+        request=row.request,
+        index=row.round_index,
+        nodes=tuple(nodes),
+        committed=tuple(json.loads(row.committed_tokens)),
+        committed_text=tuple(json.loads(row.committed_texts)),
+        source=row.source,
+        positions=tuple(tables),
+        draft_s=required(row.draft_s),
+        verify_s=required(row.verify_s),
+        state_s=required(row.state_s),
+        other_s=required(row.other_s),
+        wall_s=required(row.wall_s),
+        ended_at_s=required(row.ended_at_s),
+    )

@@ -1,0 +1,140 @@
+"""The store: takes runs as they happen and keeps them in one DuckDB file; also deletes and archives.
+
+What is handed in is on disk within 500 ms: gathered for :data:`storage.writer.GATHER_S`, then one commit.
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Self
+
+from sqlalchemy import delete, select, update
+
+from core.errors import BadInput
+from core.records import TERMINAL, Ended, Round, Started, Summary
+from core.types import RunSpec
+from storage.connect import database_path
+from storage.database import Database
+from storage.pending import Arrived, Began, Over, Submitted, Write, write_batch
+from storage.recovery import delete_parts, recover
+from storage.schema import runs
+from storage.writer import GATHER_S, MOST_WAITING, Writer
+
+
+class Store:
+    """A :class:`core.sink.RunSink` over one DuckDB file, and the connections that ``storage.queries`` reads with.
+
+    Opening migrates the file (after copying it) and ends what a dead process left as ``interrupted`` (their ids are
+    ``interrupted``). Raises :class:`StorageUnavailable` in a sentence: locked, newer schema, no database, no room.
+    Calls of the sink never wait for the disk. ``write`` and the times are arguments for tests.
+    """
+
+    def __init__(
+        self,
+        url_or_path: str | Path,
+        *,
+        write: Write = write_batch,
+        gather_s: float = GATHER_S,
+        retry_s: float = 1.0,
+        most_waiting: int = MOST_WAITING,
+    ) -> None:
+        self.path = database_path(url_or_path)
+        self.database = Database(self.path)
+        try:
+            self.interrupted = tuple(recover(self.database))
+        except BaseException:
+            self.database.close()
+            raise
+        self._writer = Writer(self.database, write, gather_s, retry_s, most_waiting)
+        self._closing = threading.Lock()
+        self._closed = False
+        atexit.register(self.close)
+
+    def submitted(self, run_id: str, spec: RunSpec, session: str, at: datetime) -> None:
+        """The run exists, queued, from this moment; its row is on disk within 500 ms."""
+        self._writer.hand_in(Submitted(run_id, spec, session, at))
+
+    def started(self, run_id: str, started: Started, at: datetime) -> None:
+        """The run left the queue and its prompt is in the cache."""
+        self._writer.hand_in(Began(run_id, started, at))
+
+    def rounds(self, run_id: str, rounds: Sequence[Round]) -> None:
+        """Whole rounds, in order of index; they are stored together or not at all."""
+        self._writer.hand_in(Arrived(run_id, tuple(rounds)))
+
+    def ended(self, run_id: str, ended: Ended, summary: Summary | None, at: datetime) -> None:
+        """The run is over: its last rounds, summary and status are one transaction."""
+        self._writer.hand_in(Over(run_id, ended, summary, at, self._writer.dropped(run_id)))
+
+    @property
+    def trouble(self) -> str | None:
+        """A sentence for the page while something is not, or could not be, stored; None when all is well."""
+        return self._writer.trouble
+
+    def flush(self, timeout_s: float = 30.0) -> None:
+        """Waits until everything handed in before this call is on disk.
+
+        Raises StorageUnavailable with the trouble when that takes longer than ``timeout_s``.
+        """
+        self._writer.flush(timeout_s)
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Writes what waits, then closes the file. A second call does nothing.
+
+        Raises StorageUnavailable, saying how much is lost, when it still cannot be written after ``timeout_s``.
+        """
+        with self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            atexit.unregister(self.close)
+            try:
+                self._writer.close(timeout_s)
+            finally:
+                self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def delete(self, run_ids: Sequence[str]) -> int:
+        """Deletes ended runs for good, with all their parts; returns how many there were.
+
+        Raises BadInput when one of them is still queued or running: nothing is deleted then.
+        """
+        return self._writer.call(lambda: self._delete(list(run_ids)))
+
+    def archive(self, run_ids: Sequence[str], archived: bool = True) -> int:
+        """Takes runs out of the usual lists, or with False back into them; returns how many were found."""
+        return self._writer.call(lambda: self._archive(list(run_ids), archived))
+
+    def _delete(self, run_ids: list[str]) -> int:
+        found = self._statuses(run_ids)
+        live = sorted(run_id for run_id, status in found.items() if status not in TERMINAL)
+        if live:
+            raise BadInput(f"Run {live[0]} is still {found[live[0]]}: stop it before deleting it.")
+        if found:
+            # the run's own row first: what follows is swept at the next start if the process dies in between
+            with self.database.write() as connection:
+                connection.execute(delete(runs).where(runs.c.run_id.in_(found)))
+            delete_parts(self.database, list(found))
+            self.database.checkpoint()
+        return len(found)
+
+    def _archive(self, run_ids: list[str], archived: bool) -> int:
+        found = self._statuses(run_ids)
+        if found:
+            with self.database.write() as connection:
+                connection.execute(update(runs).where(runs.c.run_id.in_(found)).values(archived=archived))
+        return len(found)
+
+    def _statuses(self, run_ids: list[str]) -> dict[str, str]:
+        with self.database.read() as connection:
+            rows = connection.execute(select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(run_ids)))
+            return {row.run_id: row.status for row in rows}

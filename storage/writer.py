@@ -1,0 +1,248 @@
+"""The writer: one thread that writes what is handed in, in order, and never gives up while the app lives."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from core.errors import StorageUnavailable
+from storage.connect import is_broken, is_conflict, is_full, is_outage, reason
+from storage.database import Database
+from storage.pending import Arrived, Began, Over, Record, Submitted, Write
+
+log = logging.getLogger(__name__)
+
+GATHER_S = 0.1
+"""How long records are gathered before one transaction, in seconds."""
+
+MOST_WAITING = 50_000
+"""Most rounds kept in memory while nothing can be written; the rounds after them are dropped, and counted."""
+
+MOST_AT_ONCE = 2_000
+"""Most rounds in one transaction, but for a batch that is larger by itself."""
+
+
+class _Task:
+    """Something to do on the writer's thread, between batches, that its caller waits for."""
+
+    def __init__(self, do: Callable[[], int]) -> None:
+        self.do = do
+        self.result: Future[int] = Future()
+
+
+class Writer:
+    """Writes records to a database on its own thread.
+
+    A full or broken disk loses nothing while the app lives: records wait in memory, ``trouble`` says so and writing is
+    tried again until it works. Data that the database refuses is dropped alone and said in ``trouble``.
+    """
+
+    def __init__(self, database: Database, write: Write, gather_s: float, retry_s: float, most_waiting: int) -> None:
+        self._database = database
+        self._write = write
+        self._gather_s = gather_s
+        self._retry_s = retry_s
+        self._most_waiting = most_waiting
+        self._changed = threading.Condition()
+        self._queue: deque[Record | _Task] = deque()
+        self._handed_in = 0
+        self._done = 0
+        self._waiting_rounds = 0
+        self._dropped: dict[str, int] = {}
+        self._outage: str | None = None
+        self._lost: str | None = None
+        self._closing = False
+        self._give_up = False
+        self._thread = threading.Thread(target=self._run, name="storage-writer", daemon=True)
+        self._thread.start()
+
+    # -- called from any thread -------------------------------------------------------------------------------------
+
+    def hand_in(self, record: Record) -> None:
+        """Takes a record and returns at once. Rounds beyond ``most_waiting`` are counted and dropped."""
+        with self._changed:
+            if isinstance(record, Arrived):
+                count = len(record.rounds)
+                # a run's kept rounds stay its first ones: after a dropped round, its later ones are dropped too
+                if record.run_id in self._dropped or self._waiting_rounds + count > self._most_waiting:
+                    self._dropped[record.run_id] = self._dropped.get(record.run_id, 0) + count
+                    return
+                self._waiting_rounds += count
+            self._append(record)
+
+    def dropped(self, run_id: str) -> int:
+        """How many of the run's rounds had to be dropped; asked once, at its end."""
+        with self._changed:
+            return self._dropped.pop(run_id, 0)
+
+    def call(self, do: Callable[[], int], timeout_s: float = 60.0) -> int:
+        """Runs ``do`` on the writer's thread after everything handed in before, and waits for its result."""
+        task = _Task(do)
+        self._append(task)
+        try:
+            return task.result.result(timeout=timeout_s)
+        except TimeoutError:
+            raise StorageUnavailable(
+                self.trouble or f"The database {self._database.path} is busy: try again."
+            ) from None
+
+    def _append(self, item: Record | _Task) -> None:
+        with self._changed:
+            if self._closing:
+                raise StorageUnavailable(f"The database {self._database.path} is closed: nothing more can be stored.")
+            self._queue.append(item)
+            self._handed_in += 1
+            self._changed.notify_all()
+
+    @property
+    def trouble(self) -> str | None:
+        """A sentence for the page while something is not, or could not be, stored; None when all is well."""
+        with self._changed:
+            if self._outage is None:
+                return self._lost
+            said = f"{self._outage} {self._waiting_rounds} rounds wait in memory until it can be written again."
+            if dropped := sum(self._dropped.values()):
+                said += f" There was no room in memory for {dropped} more."
+            return said
+
+    def flush(self, timeout_s: float) -> None:
+        """Waits until all handed in before is on disk; StorageUnavailable with the trouble after ``timeout_s``."""
+        with self._changed:
+            goal = self._handed_in
+            if self._changed.wait_for(lambda: self._done >= goal, timeout=timeout_s):
+                return
+        path = self._database.path
+        raise StorageUnavailable(self.trouble or f"The database {path} was not written within {timeout_s:.0f} s.")
+
+    def close(self, timeout_s: float) -> None:
+        """Writes what waits and ends the thread; StorageUnavailable, saying what is lost, after ``timeout_s``."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(timeout=timeout_s)
+        with self._changed:
+            self._give_up = True
+            self._changed.notify_all()
+        self._thread.join(timeout=timeout_s)
+        if self._done < self._handed_in:
+            for item in self._queue:
+                if isinstance(item, _Task):
+                    item.result.set_exception(StorageUnavailable(f"The database {self._database.path} is closed."))
+            raise StorageUnavailable(
+                f"{self._outage or f'The database {self._database.path} was not written.'} "
+                f"It closed before {self._waiting_rounds} rounds could be stored; they are lost."
+            )
+
+    # -- the writer's thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while item := self._next():
+            if isinstance(item, _Task):
+                self._perform(item)
+            elif not self._store(item):
+                return  # given up while closing
+
+    def _next(self) -> _Task | list[Record] | None:
+        """The next task, or what gathered within ``gather_s``; None when closing and nothing is left."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._queue or self._closing)
+            self._changed.wait_for(lambda: self._closing, timeout=self._gather_s)
+            if not self._queue:
+                return None
+            if isinstance(first := self._queue[0], _Task):
+                self._queue.popleft()
+                return first
+            batch: list[Record] = []
+            count = 0
+            while self._queue and count < MOST_AT_ONCE and not isinstance(item := self._queue[0], _Task):
+                batch.append(item)
+                count += len(item.rounds) if isinstance(item, Arrived) else 0
+                self._queue.popleft()
+            return batch
+
+    def _perform(self, task: _Task) -> None:
+        try:
+            task.result.set_result(task.do())
+        except Exception as error:
+            if is_outage(error):
+                said = StorageUnavailable(f"{self._sentence(error)} Try again then.")
+                said.__cause__ = error
+                error = said
+            task.result.set_exception(error)
+        self._finish(1, 0)
+
+    def _store(self, records: list[Record]) -> bool:
+        """Writes records, trying until it works; False when given up. Data that is refused is dropped, and said so."""
+        again = False
+        while True:
+            try:
+                with self._database.write() as connection:
+                    self._write(connection, records, again)
+                break
+            except Exception as error:
+                if is_outage(error) or isinstance(error, StorageUnavailable):
+                    again = True
+                    if not self._wait_out(error):
+                        return False
+                elif len(records) > 1:
+                    return all(self._store(part) for part in _parts(records))
+                else:
+                    self._lose(records[0], error)
+                    break
+        with self._changed:
+            self._outage = None
+        self._finish(len(records), sum(len(item.rounds) for item in records if isinstance(item, Arrived)))
+        if any(isinstance(item, Over) for item in records):
+            self._checkpoint()
+        return True
+
+    def _checkpoint(self) -> None:
+        try:
+            self._database.checkpoint()
+        except Exception as error:
+            # the records are safe in the log; a database that this invalidated has to be opened again
+            log.warning("storage: checkpoint failed: %s", reason(error))
+            if is_broken(error):
+                self._database.restart()
+
+    def _wait_out(self, error: Exception) -> bool:
+        """Notes the trouble and waits before the next try; False when closing and the time for that is over."""
+        if is_conflict(error):
+            return not self._give_up
+        log.warning("storage: %s", reason(error))
+        if is_broken(error):
+            self._database.restart()
+        with self._changed:
+            self._outage = self._sentence(error)
+            self._changed.wait_for(lambda: self._give_up, timeout=self._retry_s)
+            return not self._give_up
+
+    def _sentence(self, error: Exception) -> str:
+        if isinstance(error, StorageUnavailable):
+            return str(error)
+        if is_full(error):
+            return f"The disk that holds {self._database.path} is full: free some room."
+        return f"The database {self._database.path} cannot be written ({reason(error)})."
+
+    def _lose(self, record: Record, error: Exception) -> None:
+        log.error("storage: %s of run %s is refused", type(record).__name__, record.run_id, exc_info=error)
+        what = {Submitted: "settings", Began: "start", Arrived: "rounds", Over: "end"}[type(record)]
+        with self._changed:
+            self._lost = f"The {what} of run {record.run_id} could not be stored ({reason(error)}): run it again."
+
+    def _finish(self, items: int, rounds: int) -> None:
+        with self._changed:
+            self._done += items
+            self._waiting_rounds -= rounds
+            self._changed.notify_all()
+
+
+def _parts(records: list[Record]) -> list[list[Record]]:
+    """Smaller batches of the same records in order: by run, or one by one when they are all of one run."""
+    by_run: dict[str, list[Record]] = {}
+    for record in records:
+        by_run.setdefault(record.run_id, []).append(record)
+    return list(by_run.values()) if len(by_run) > 1 else [[record] for record in records]
