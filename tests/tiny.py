@@ -12,7 +12,7 @@ import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import (
     AutoModelForCausalLM,
-    Gemma2Config,
+    Gemma3TextConfig,
     GPT2Config,
     LlamaConfig,
     MistralConfig,
@@ -120,7 +120,8 @@ def tiny_config(
         case "mistral":
             return MistralConfig(**common, sliding_window=window)
         case "gemma":
-            return Gemma2Config(**common, sliding_window=window, query_pre_attn_scalar=8)
+            kinds = ["sliding_attention" if n % 2 == 0 else "full_attention" for n in range(layers)]
+            return Gemma3TextConfig(**common, sliding_window=window, layer_types=kinds, query_pre_attn_scalar=8)
         case "gpt2":
             return GPT2Config(
                 vocab_size=head,
