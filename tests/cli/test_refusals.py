@@ -1,0 +1,120 @@
+"""``python -m core`` with what it can't use (exit code 2) and what it can't do here (1): each with a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from safetensors.torch import load_file, save_file
+
+# -- bad input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--colour", "red"], "No such option: --colour"),
+        (["--temperature", "warm"], "Invalid value for '--temperature'"),
+        (["--temperature", "-1"], "Temperature is -1.0: input should be greater than or equal to 0."),
+        (["--temperature", "nan"], "Temperature is nan: input should be a finite number."),
+        (["--top-p", "0"], "Top_p is 0.0: input should be greater than 0."),
+        (["--max-new-tokens", "0"], "Max_new_tokens is 0"),
+        (["--seed", "-1"], "Seed is -1"),
+        (["--precision", "int8"], "Precision is 'int8'"),
+        (["--device", "tpu"], "Device is 'tpu'"),
+        (["--drafter", "eagle"], "'eagle' is no drafter: write none, model"),
+        (["--shape", "chain:0"], "Gamma is 0: input should be greater than or equal to 1."),
+        (["--shape", "tree"], "'tree' is no shape"),
+        (["--rule", "greedy"], "'greedy' is no rule"),
+        (["--rule", "lenience:0"], "Ell is 0.0"),
+        (["--prompt", " "], "The prompt is empty: type something to decode."),
+        (["--stop", ""], "Stop_strings is ''"),
+        (["--drafter", "none", "--shape", "chain:4"], "Plain decoding has neither a drafter nor a shape"),
+        (["--drafter", "none", "--rule", "lenience:0.5"], "Plain decoding verifies nothing"),
+        (["--drafter", "model"], "has no draft model: name one as TARGET+DRAFT"),
+        (["--drafter", "early_exit:9"], "Early_exit:9 asks for more layers than"),
+        (["--prompt", "a " * 5000], "and"),
+        (["--pair", "embedded+"], "The pair 'embedded+' names no draft"),
+    ],
+    ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
+)
+def test_bad_values_exit_with_2_and_a_sentence(generate, arguments, sentence):
+    ran = generate("--json", *arguments)
+    assert ran.code == 2
+    assert sentence in ran.err
+    assert "Traceback" not in ran.err
+    assert ran.out == ""
+
+
+def test_a_prompt_and_a_batch_or_neither_is_a_sentence(call):
+    sentence = "Error: Give either --prompt or --batch."
+    assert sentence in call("generate", "--prompt", "a", "--batch", "b").err
+    neither = call("generate")
+    assert (neither.code, neither.err.strip()) == (2, sentence)
+
+
+def test_an_unknown_command_exits_with_2(call):
+    ran = call("degenerate")
+    assert ran.code == 2
+    assert "No such command 'degenerate'" in ran.err
+
+
+# -- bad batch files ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("", "has no requests: write one JSON object a line, with a prompt."),
+        ('{"prompt": "a"}\nnot json\n', "Line 2 of the batch is no JSON object"),
+        ('["a"]', "Line 1 of the batch is no JSON object."),
+        ('{"prompt": ""}', "Line 1 of the batch: the prompt is empty"),
+        ("{}", "Line 1 of the batch: prompt is missing."),
+        ('{"prompt": "a", "shape": "chain:0"}', "Line 1 of the batch: gamma is 0"),
+        ('{"prompt": "a", "shape": 4}', "Line 1 of the batch: shape is 4"),
+        ('{"prompt": "a", "rule": ["lossless"]}', "Line 1 of the batch: rule is ['lossless']"),
+        ('{"prompt": "a", "max_new_tokens": 0}', "Line 1 of the batch: max_new_tokens is 0"),
+        ('{"prompt": "a", "colour": "red"}', "Line 1 of the batch: colour is 'red'"),
+    ],
+)
+def test_a_bad_batch_file_ends_in_a_sentence_with_the_line(generate, tmp_path, content, sentence):
+    file = tmp_path / "batch.jsonl"
+    file.write_text(content, encoding="utf-8")
+    ran = generate("--json", "--batch", str(file))
+    assert ran.code == 2
+    assert sentence in ran.err
+    assert ran.out == ""
+
+
+def test_a_batch_file_that_is_absent_or_no_text_ends_in_a_sentence(generate, tmp_path):
+    absent = generate("--batch", str(tmp_path / "absent.jsonl"))
+    assert absent.code == 2
+    assert "can't be read" in absent.err
+    (tmp_path / "binary.jsonl").write_bytes(b"\xff\xfe\x00")
+    assert generate("--batch", str(tmp_path / "binary.jsonl")).code == 2
+
+
+# -- what can't be done here ----------------------------------------------------------------------------------------
+
+
+def test_a_pair_that_is_not_on_this_machine_exits_with_1_and_a_sentence(generate):
+    ran = generate("--json", "--pair", "nobody/no-such-model")
+    assert ran.code == 1
+    assert ran.err.count("Error: ") == 1
+    assert "nobody/no-such-model" in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_a_run_that_fails_while_decoding_exits_with_1_and_its_sentence(generate, folder, tmp_path):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    weights = load_file(broken / "model.safetensors")
+    weights["model.norm.weight"] = weights["model.norm.weight"] * float("nan")
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    ran = generate("--json", "--pair", str(broken))
+    assert ran.code == 1
+    (summary,) = ran.summaries
+    assert (summary["stop_reason"], summary["output_tokens"], summary["tokens_per_round"]) == ("failed", 0, None)
+    assert summary["error"] == (
+        "round 0: the target's logits after the root are NaN or infinite: try float32, or other weights."
+    )
