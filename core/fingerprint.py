@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core.grammar import format_drafter, format_shape
+from core.grammar import format_drafter, format_rule, format_shape
 from core.matching import reference_sampling
 from core.records import Fingerprint
 from core.types import ChainShape, NoDrafter, PromptLookupDrafter, Request, Sampling, SmallModelDrafter, TreeShape
@@ -42,6 +42,7 @@ def fingerprint(pair: Pair, request: Request) -> Fingerprint:
         versions={"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         seed=request.seed,
         prompt_hash=hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16],
+        rule=format_rule(request.rule),
     )
 
 

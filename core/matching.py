@@ -10,7 +10,7 @@ from core.types import Lossless, NoDrafter, NoShape, Request, Sampling, SpecCasc
 
 __all__ = ["Difference", "differences", "matched", "plain_counterpart", "reference_sampling", "speed_up"]
 
-UNDER_TEST = frozenset({"draft", "draft_hash", "drafting", "sampling"})
+UNDER_TEST = frozenset({"draft", "draft_hash", "drafting", "sampling", "rule"})
 """Fields in which a run may differ from its plain counterpart: they say how candidates are made, not what the output's
 law is. ``sampling`` is judged by the reference law, which includes it."""
 

@@ -197,6 +197,8 @@ class Fingerprint:
     versions: dict[str, str]
     seed: int
     prompt_hash: str
+    rule: str = "lossless"
+    """The rule under test; the law it is judged by is ``reference_law``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,11 +100,12 @@ _FINGERPRINT: dict[str, str] = {
     "reference_law": "The law that the output is judged against.",
     "stops": "When the output ends.",
     "cache_policy": "How the caches follow accepted paths.",
-    "drafting": "Drafter, shape and rule.",
+    "drafting": "Drafter, shape, and whether candidates are sampled or deterministic.",
     "device": "The device that was used.",
     "versions": "Library versions: a JSON object.",
     "seed": "Seed.",
-    "prompt_hash": "Hash of the prompt's tokens.",
+    "prompt_hash": "Hash of the prompt.",
+    "rule": "The rule under test.",
 }
 
 _JSON = frozenset({"stop_strings", "spec_json", "committed_tokens", "committed_texts", "versions"})

@@ -128,6 +128,7 @@ fingerprints = Table(
     _text("versions", null=False),
     _whole("seed", null=False),
     _text("prompt_hash", null=False),
+    _text("rule", null=False),
 )
 """The environment a run had: one row per run that started; ``versions`` is a JSON object."""
 

@@ -61,8 +61,8 @@ def test_an_exit_after_all_layers_accepts_everything(embedded_pair):
 
 
 def test_prompt_lookup_commits_several_tokens_a_round_when_the_answer_repeats_the_prompt(embedded_pair):
-    text = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu"
-    request = ask(f"{text}\n{text}\n{text}\n", "prompt_lookup", "chain:6", max_new_tokens=30)
-    run = decode(request, embedded_pair)
-    assert (run.summary.tokens_per_round or 0) > 2.0
-    assert run.tokens == decode(ask(f"{text}\n{text}\n{text}\n", max_new_tokens=30), embedded_pair).tokens
+    line = "The quick brown fox jumps over the lazy dog while the small cat sleeps near the warm stove."
+    prompt = f"Copy the text exactly.\n\nText: {line}\n\nCopy: The quick brown fox"
+    run = decode(ask(prompt, "prompt_lookup:2,4", "chain:6", max_new_tokens=16), embedded_pair)
+    assert (run.summary.tokens_per_round or 0) > 3.0
+    assert run.tokens == decode(ask(prompt, max_new_tokens=16), embedded_pair).tokens

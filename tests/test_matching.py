@@ -48,11 +48,11 @@ def test_any_other_field_than_the_thing_under_test_parts_two_runs(name):
     one = prints(request())
     other = replace(one, **{name: {"torch": "0"} if name == "versions" else "other"})
     assert [difference.field for difference in differences(one, other)] == [name]
-    assert matched(one, other) is (name in {"draft", "draft_hash", "drafting", "sampling"})
+    assert matched(one, other) is (name in {"draft", "draft_hash", "drafting", "sampling", "rule"})
 
 
 def test_what_may_differ_says_how_candidates_are_made():
-    assert {"draft", "draft_hash", "drafting", "sampling"} == UNDER_TEST
+    assert {"draft", "draft_hash", "drafting", "sampling", "rule"} == UNDER_TEST
 
 
 @pytest.mark.parametrize("drafter", ["model", "prompt_lookup", "early_exit:1"])

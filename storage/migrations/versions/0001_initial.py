@@ -101,6 +101,7 @@ def upgrade() -> None:
         sa.Column("versions", sa.String, nullable=False),
         sa.Column("seed", sa.BigInteger, nullable=False),
         sa.Column("prompt_hash", sa.String, nullable=False),
+        sa.Column("rule", sa.String, nullable=False),
         sa.PrimaryKeyConstraint("run_id"),
     )
     op.create_table(
