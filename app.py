@@ -1,0 +1,18 @@
+"""SpecLens: the frame. Page config and navigation, nothing else."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.ui import style
+
+st.set_page_config(page_title="SpecLens", page_icon=style.LOGO, layout="wide", initial_sidebar_state="collapsed")
+st.logo(style.LOGO, size="large")
+st.html(style.sheet())
+st.navigation(
+    [
+        st.Page("pages/live.py", title="Live", icon=":material/play_circle:", default=True),
+        st.Page("pages/history.py", title="History", icon=":material/history:"),
+    ],
+    position="top",
+).run()

@@ -1,0 +1,150 @@
+"""Small pieces of every page as inert HTML: notes, empty states, status line, metric cards, settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Literal
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from core.grammar import format_drafter, format_rule, format_shape
+from core.metrics import GLOSSARY
+from core.records import Summary
+from core.types import RunSpec, Sampling
+from pages.ui import numbers, palette
+from pages.ui.runs import Shown
+
+Kind = Literal["info", "warn", "bad"]
+
+UNKNOWN_RUN = "The link names a run that is not here: it was deleted, or belongs to another data folder."
+
+
+def note(kind: Kind, text: str, lead: str = "") -> str:
+    """One sentence that has to be read, with its next step. ``role`` lets a screen reader speak failures at once."""
+    role = "alert" if kind == "bad" else "note"
+    bold = f"<b>{escape(lead)}</b> " if lead else ""
+    return f'<div class="sl-note sl-{kind}" role="{role}">{bold}{escape(text)}</div>'
+
+
+def empty(title: str, text: str) -> str:
+    """A designed nothing: what is missing and how to get it."""
+    return f'<div class="sl-empty"><strong>{escape(title)}</strong>{escape(text)}</div>'
+
+
+def headline(key: str) -> DeltaGenerator:
+    """A line whose first piece stands left and whose last stands right."""
+    return st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=key)
+
+
+def badge(status: str) -> str:
+    """A run's status as colour, mark and word."""
+    look = palette.STATUSES[status]
+    return f'<span class="sl-badge sl-is-{look.name}" title="{escape(look.meaning, quote=True)}">{look.label}</span>'
+
+
+def status_line(run: Shown) -> str:
+    """Status, where it stands, and how long it took."""
+    bits: list[str] = []
+    limit = run.spec.request.stops.max_new_tokens
+    if run.status == "queued":
+        bits.append("next in the queue" if run.position <= 1 else f"number {run.position} in the queue")
+    elif run.status == "running" and run.summary is None:
+        bits.append(run.message or "starting the engine …")
+    elif run.summary is not None:
+        of = f" of at most {numbers.quantity(limit)}" if run.active else ""
+        bits.append(f"{numbers.quantity(run.summary.output_tokens)}{of} tokens")
+        bits.append(f"{numbers.quantity(run.total)} rounds")
+        if run.active and run.message:
+            bits.append(run.message)
+        if not run.active:
+            bits.append(f"stop: {run.summary.stop_reason.replace('_', ' ')}")
+    if run.started_at is not None:
+        bits.append(f"{numbers.elapsed(run.started_at, run.ended_at)}{' elapsed' if run.active else ''}")
+    share = run.progress
+    if share is None and run.status == "running" and run.summary is not None:
+        share = min(1.0, run.summary.output_tokens / limit)
+    bar = ""
+    if share is not None and run.active:
+        done = f'<i style="width:{share:.0%}"></i>'
+        bar = f'<div class="sl-bar" role="progressbar" aria-label="Done" aria-valuenow="{100 * share:.0f}">{done}</div>'
+    line = "".join(f"<span>{escape(bit)}</span>" for bit in bits)
+    return f'<div class="sl-status" data-status="{run.status}">{badge(run.status)}{line}</div>{bar}'
+
+
+def cards(run: Shown, summary: Summary, speed_up: float | None) -> str:
+    """The run's numbers, each with its unit; hover or focus gives the definition."""
+    s = summary
+    acceptance = "draft_acceptance_rate" if run.chain or run.plain else "path_acceptance"
+    shown: list[tuple[str, str, str]] = []
+    if not run.plain:
+        shown.append(("speed_up", numbers.ratio(speed_up), ""))
+    shown += [
+        ("tokens_per_second", numbers.quantity(s.tokens_per_second, 1), ""),
+        ("tokens_per_round", numbers.quantity(s.tokens_per_round), ""),
+    ]
+    if not run.plain:
+        counts = f"Here: {numbers.quantity(s.accepted)} accepted of {numbers.quantity(s.drafted)} drafted."
+        shown += [
+            (acceptance, numbers.rate(getattr(s, acceptance)), counts),
+            ("accepted_length", numbers.quantity(s.accepted_length), counts),
+            ("rounds_without_draft", numbers.quantity(s.rounds_without_draft), f"Here: of {s.rounds:,} rounds."),
+        ]
+    shown += [
+        ("ttft_s", numbers.seconds(s.ttft_s), ""),
+        ("peak_memory_bytes", numbers.size(s.peak_memory_bytes), _MEMORY.get(s.peak_memory_kind or "", "")),
+    ]
+    items = [_card(name, value, more, far=place % 4 >= 2) for place, (name, value, more) in enumerate(shown)]
+    return f'<dl class="sl-cards">{"".join(items)}</dl>'
+
+
+_MEMORY = {
+    "process_rss": "Here: the worker process's peak resident memory.",
+    "cuda_allocated": "Here: the device's peak allocated memory.",
+}
+
+_OWN_UNIT = {"s", "bytes", "×", "share", ""}
+"""Units that the formatted value carries already."""
+
+
+def _card(name: str, value: str, more: str, far: bool) -> str:
+    metric = GLOSSARY[name]
+    bare = metric.unit in _OWN_UNIT or value == numbers.NOTHING
+    unit = "" if bare else f"<small>{escape(metric.unit)}</small>"
+    tip = escape(f"{metric.label}: {metric.definition}" + (f"\n{more}" if more else ""), quote=True)
+    side = " sl-far" if far else ""
+    return (
+        f'<div class="sl-card sl-tip{side}" data-metric="{name}" tabindex="0" aria-label="{tip}">'
+        f"<dt>{escape(metric.label)}</dt><dd>{escape(value)}{unit}</dd></div>"
+    )
+
+
+def settings(spec: RunSpec) -> list[tuple[str, str]]:
+    """What the run was asked, in the words of form and command line."""
+    r = spec.request
+    sampling = r.sampling.model_dump()
+    odd = [f"{name} {value}" for name, value in sampling.items() if name != "temperature" and value != _SAMPLING[name]]
+    warmth = "greedy" if r.sampling.greedy else f"temperature {r.sampling.temperature:g}"
+    rows = [
+        ("Pair", f"{spec.pair.name} · {spec.pair.precision}"),
+        ("Drafter", format_drafter(r.drafter)),
+        ("Shape", format_shape(r.shape)),
+        ("Rule", format_rule(r.rule)),
+        ("Sampling", ", ".join([warmth, *odd])),
+        ("Limit", f"{numbers.quantity(r.stops.max_new_tokens)} new tokens"),
+        ("Seed", str(r.seed)),
+        ("Chat template", "on" if r.chat else "off"),
+    ]
+    if r.stops.stop_strings:
+        rows.insert(6, ("Stop strings", ", ".join(map(repr, r.stops.stop_strings))))
+    return rows
+
+
+def pairs_list(rows: Sequence[tuple[str, str]]) -> str:
+    """Names and values side by side."""
+    items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows)
+    return f'<dl class="sl-dl">{items}</dl>'
+
+
+_SAMPLING = Sampling().model_dump()

@@ -1,0 +1,120 @@
+"""One run on the page: status, text, numbers, rounds. Live and History draw runs through here alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.records import Round
+from pages.ui import charts, numbers, parts, tokens, trees
+from pages.ui.forms import EARLY_EXIT, LOSSY
+from pages.ui.runs import Shown, rounds
+from pages.ui.services import Services
+from pages.ui.speed_up import speed_up_part
+
+WINDOW = 30
+"""Rounds drawn at once: the latest while running, a page of them afterwards."""
+
+TEXT_ROUNDS = 300
+"""Rounds whose text is drawn with origins; a longer run shows the latest of them, or those of the page."""
+
+TAIL_HEIGHT = 430
+"""Height of the scrolling list of rounds while a run is active, in pixels."""
+
+
+def draw(services: Services, run: Shown) -> None:
+    """The whole run."""
+    st.html(parts.status_line(run))
+    if run.error:
+        st.html(parts.note("bad", run.error, "The run failed."))
+    elif run.message and not run.active:
+        st.html(parts.note("bad", run.message))
+    _ended_without_rounds(run)
+    if run.summary is None:
+        return
+    start, shown = _window(services, run)
+    _text(services, run, shown)
+    numbers_at = st.empty()
+    ratio = speed_up_part(services, run) if not run.plain else None
+    numbers_at.html(parts.cards(run, run.summary, ratio))
+    if run.total:
+        st.plotly_chart(
+            charts.stage_times(run.summary),
+            config=charts.CONFIG,
+            key=f"stages_{run.run_id}",
+            alt="Time spent drafting, verifying, keeping state, and otherwise.",
+        )
+    _notices(run)
+    _rounds(run, start, shown)
+
+
+def _ended_without_rounds(run: Shown) -> None:
+    if run.total or run.active:
+        return
+    if run.status == "cancelled":
+        st.html(parts.empty("Stopped before the first round", "Nothing was decoded. Press Run to start again."))
+    elif run.status == "interrupted":
+        st.html(parts.empty("Interrupted before the first round", "The app ended while this run waited. Run it again."))
+
+
+def _window(services: Services, run: Shown) -> tuple[int, Sequence[Round]]:
+    """The rounds to draw and the index of the first: the tail of an active run, else the page that is chosen."""
+    if run.active:
+        first = max(0, run.total - WINDOW)
+        first -= first % trees.BLOCK
+        return first, rounds(services, run, first, run.total - first)
+    pages = max(1, -(-run.total // WINDOW))
+    page = min(int(st.session_state.get(_page_key(run), 1)), pages)
+    first = (page - 1) * WINDOW
+    return first, rounds(services, run, first, WINDOW)
+
+
+def _page_key(run: Shown) -> str:
+    return f"page_{run.run_id}"
+
+
+def _text(services: Services, run: Shown, shown: Sequence[Round]) -> None:
+    """The output, each token with its origin."""
+    whole = run.total <= TEXT_ROUNDS
+    start = max(0, run.total - TEXT_ROUNDS) if run.active else 0
+    part = rounds(services, run, start, run.total - start) if run.active or whole else shown
+    lead = "" if part and part[0].index == 0 else "… "
+    if not whole:
+        which = "the latest rounds" if run.active else "the rounds of this page"
+        st.caption(f"Text of {which}; the whole text is below.")
+    body = tokens.output(part, run.plain)
+    if body:
+        st.html(f'<div class="sl-text" aria-label="Output">{lead}{body}</div>')
+    elif run.active:
+        st.html('<div class="sl-text" aria-label="Output"><i class="sl-ws">waiting for the first token …</i></div>')
+    if not run.active and run.summary is not None and run.summary.text:
+        with st.expander("Plain text to copy"):
+            st.code(run.summary.text.encode("utf-8", "replace").decode(), language=None, wrap_lines=True)
+
+
+def _notices(run: Shown) -> None:
+    if run.early_exit:
+        share = run.recomputed_share
+        more = "" if share is None else f" Verification computes {numbers.rate(share)} of the layers again."
+        st.html(parts.note("warn", EARLY_EXIT + more))
+    if run.lossy:
+        st.html(parts.note("warn", LOSSY))
+
+
+def _rounds(run: Shown, start: int, shown: Sequence[Round]) -> None:
+    if not shown:
+        return
+    last = shown[-1].index
+    with parts.headline("rounds_head"):
+        st.html(f'<h3 class="sl-h">Rounds {start}–{last} <small>of {numbers.quantity(run.total)}</small></h3>')
+        if not run.active and run.total > WINDOW:
+            st.pagination(-(-run.total // WINDOW), key=_page_key(run))
+    states = ["plain"] if run.plain else ["accepted", "rejected", "unreached", "correction", "bonus"]
+    if any(node.fate == "cut" for r in shown for node in r.nodes):
+        states.insert(3, "cut")
+    st.html(tokens.legend(states))
+    height = TAIL_HEIGHT if run.active else "content"
+    with st.container(height=height, border=False, autoscroll=run.active, key="rounds"):
+        for block in trees.blocks(shown):
+            st.html(trees.rows(block, run.plain))

@@ -1,0 +1,54 @@
+"""Browser tests: a real app, a real Chromium; every page's console has to stay free of errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser.running_app import RunningApp, open_browser, running_app
+
+expect.set_options(timeout=30_000)
+
+View = Callable[..., Page]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """One browser for all tests."""
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningApp]:
+    """One app with the scripted engine; its runs stay in one temporary database."""
+    with running_app(tmp_path_factory.mktemp("data")) as running:
+        yield running
+
+
+@pytest.fixture
+def view(browser: Browser) -> Iterator[View]:
+    """``view(url, width, theme)`` opens a page; afterwards its console is asked for errors."""
+    complaints: list[str] = []
+    contexts = []
+
+    def opened(url: str, width: int = 1280, theme: str = "light") -> Page:
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme="dark" if theme == "dark" else "light",
+            accept_downloads=True,
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(30_000)
+        page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(url)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert complaints == []

@@ -1,0 +1,76 @@
+"""A loader and an engine for browser tests: rounds by script, no torch. The prompt's first word says what happens.
+
+``slow``: a tenth of a second a round · ``quick``: none · ``hostile``: markup as tokens · ``tree``: tree rounds ·
+``fail``: breaks after two rounds · ``gone``: refused while loading · anything else: a quick chain that ends by itself.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from core.errors import EngineFault, ModelUnavailable
+from core.grammar import format_drafter, format_shape
+from core.records import Event, Fate, Round
+from core.types import NoDrafter, PairSpec, Request
+from tests.pages import sample
+
+PATTERNS: tuple[tuple[Fate, ...], ...] = (
+    ("accepted", "accepted", "rejected", "unreached"),
+    ("accepted", "accepted", "accepted", "accepted"),
+    ("rejected", "unreached", "unreached", "unreached"),
+    (),
+)
+WORDS = (" the", " quick", " brown", " fox", "\n", " jumps", "\tover", " é")
+
+
+def load_pair(spec: PairSpec, progress: Callable[[str, float], None]) -> PairSpec:
+    """Loads nothing, in four steps."""
+    for step in range(4):
+        progress("loading weights …", step / 4)
+        time.sleep(0.05)
+    return spec
+
+
+def generate(
+    requests: Sequence[Request], pair: PairSpec, *, should_stop: Callable[[], bool] = lambda: False
+) -> Iterator[Event]:
+    """The scripted rounds of one request."""
+    request = requests[0]
+    word = request.prompt.split()[0].lower()
+    if word == "gone":
+        raise ModelUnavailable("The pair is not on this machine: choose another.")
+    plain = isinstance(request.drafter, NoDrafter)
+    drafting = f"{format_drafter(request.drafter)} {format_shape(request.shape)}"
+    print_ = replace(
+        sample.fingerprint(drafting), prompt_hash=f"{zlib.crc32(request.prompt.encode())}", seed=request.seed
+    )
+    yield replace(sample.started(), fingerprint=print_)
+    done: list[Round] = []
+    tokens = 0
+    while tokens < request.stops.max_new_tokens:
+        if should_stop():
+            yield sample.ended(done, "cancelled")
+            return
+        time.sleep({"slow": 0.1, "quick": 0.0}.get(word, 0.01))
+        made = _round(word, plain, len(done))
+        done.append(replace(made, ended_at_s=0.2 + 0.043 * (len(done) + 1)))
+        tokens += len(made.committed)
+        yield done[-1]
+        if word == "fail" and len(done) == 2:
+            raise EngineFault("The logits of round 2 at node 1 are not finite: try precision float32.")
+    yield sample.ended(done, "max_new_tokens")
+
+
+def _round(word: str, plain: bool, index: int) -> Round:
+    if plain:
+        return sample.plain(index, WORDS[index % len(WORDS)])
+    if word == "tree":
+        return sample.tree(index)
+    fates = PATTERNS[index % len(PATTERNS)]
+    if not fates:
+        return sample.plain(index)
+    text = sample.HOSTILE if word == "hostile" else WORDS[index % len(WORDS)]
+    return sample.chain(fates, index, text)

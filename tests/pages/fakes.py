@@ -1,0 +1,163 @@
+"""Services for page tests: a queue whose runs stand where the test puts them, and a real store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from core.errors import StorageUnavailable
+from core.jobs import JobView
+from core.metrics import summarise
+from core.presets import PairStatus
+from core.records import TERMINAL, Fingerprint, Round, RunStatus, StopReason
+from core.types import RunSpec
+from pages.ui.services import Services
+from storage.export import export_csv
+from storage.queries import Runs, StoredRun
+from storage.store import Store
+from tests.pages import sample
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+SESSION = "this-session"
+
+PAIRS = (
+    PairStatus("embedded", "SmolLM2-135M-Instruct", None, True, "", "Runs anywhere."),
+    PairStatus("big", "org/big", "org/small", False, "org/big is not on this machine: download it.", ""),
+)
+
+
+@dataclass
+class FakeJobs:
+    """Runs as the test lays them out; ``submitted`` and ``cancelled`` record what a page asked for."""
+
+    views: dict[str, JobView] = field(default_factory=dict)
+    kept: dict[str, list[Round]] = field(default_factory=dict)
+    submitted: list[RunSpec] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+
+    def put(self, view: JobView, rounds: Sequence[Round] = ()) -> JobView:
+        """Lay a run out."""
+        self.views[view.run_id] = view
+        self.kept[view.run_id] = list(rounds)
+        return view
+
+    def submit(self, spec: RunSpec) -> str:
+        self.submitted.append(spec)
+        run_id = f"{len(self.submitted):026d}"
+        self.put(queued(run_id, spec))
+        return run_id
+
+    def view(self, run_id: str) -> JobView | None:
+        return self.views.get(run_id)
+
+    def rounds(self, run_id: str, start: int = 0) -> list[Round]:
+        return self.kept.get(run_id, [])[start:]
+
+    def active(self) -> list[JobView]:
+        return [view for view in self.views.values() if view.status not in TERMINAL]
+
+    def cancel(self, run_id: str) -> bool:
+        self.cancelled.append(run_id)
+        return True
+
+
+class NoRuns:
+    """A store without runs, or with the one plain run that a test gives it."""
+
+    def __init__(self, plain: StoredRun | None = None) -> None:
+        self.plain = plain
+
+    def plain_for(self, fingerprint: Fingerprint, session: str) -> StoredRun | None:
+        return self.plain if session == SESSION else None
+
+    def get(self, run_id: str) -> StoredRun | None:
+        return None
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"a page asked the store for {name}")
+
+
+def fake_services(jobs: FakeJobs, runs: Any = None, why: str = "") -> Services:
+    """Services around these jobs; without ``runs`` nothing is stored and ``why`` says so."""
+
+    def export(*_: Any) -> bytes:
+        raise StorageUnavailable(why)
+
+    return Services(jobs, runs, SESSION, lambda: PAIRS, export, lambda: why, lambda: None)
+
+
+def stored_services(store: Store) -> Services:
+    """Services around a real store, with an empty queue; waits until what was put into the store can be read."""
+    store.flush()
+    return replace(
+        fake_services(FakeJobs(), Runs(store)),
+        export=lambda filter, table: b"".join(export_csv(store, filter, table)),
+    )
+
+
+def queued(run_id: str = sample.RUN_ID, spec: RunSpec | None = None, position: int = 1) -> JobView:
+    """A run that waits."""
+    return JobView(
+        run_id=run_id,
+        spec=spec or sample.spec(),
+        status="queued",
+        position=position,
+        message="",
+        progress=None,
+        started=None,
+        rounds=0,
+        ended=None,
+        summary=None,
+        submitted_at=NOON,
+        started_at=None,
+        ended_at=None,
+    )
+
+
+def loading(message: str, progress: float, run_id: str = sample.RUN_ID) -> JobView:
+    """A run whose pair is being loaded."""
+    waiting = queued(run_id)
+    return replace(waiting, status="running", position=0, message=message, progress=progress, started_at=NOON)
+
+
+def running(rounds: Sequence[Round], spec: RunSpec | None = None, run_id: str = sample.RUN_ID) -> JobView:
+    """A run that decodes."""
+    view = replace(queued(run_id, spec), status="running", position=0, rounds=len(rounds), started_at=NOON)
+    return replace(view, started=sample.started())
+
+
+def over(
+    rounds: Sequence[Round],
+    spec: RunSpec | None = None,
+    status: RunStatus = "done",
+    reason: StopReason = "eos",
+    error: str | None = None,
+    run_id: str = sample.RUN_ID,
+) -> JobView:
+    """A run that ended."""
+    ended = sample.ended(rounds, reason, error)
+    return replace(
+        running(rounds, spec, run_id),
+        status=status,
+        ended=ended,
+        summary=summarise(sample.started(), rounds, ended),
+        ended_at=NOON + timedelta(seconds=3),
+    )
+
+
+def keep(store: Store, run_id: str, rounds: Sequence[Round], spec: RunSpec | None = None, after_s: float = 0.0) -> None:
+    """Hand in a done run of these rounds, submitted ``after_s`` seconds after noon."""
+    at = NOON + timedelta(seconds=after_s)
+    ended = sample.ended(rounds)
+    store.submitted(run_id, spec or sample.spec(), SESSION, at)
+    store.started(run_id, sample.started(), at)
+    store.rounds(run_id, rounds)
+    store.ended(run_id, ended, summarise(sample.started(), rounds, ended), at + timedelta(seconds=2))
+
+
+def open_store(folder: Path) -> Store:
+    """A store in a folder of its own."""
+    return Store(folder / "speclens.duckdb")
