@@ -43,7 +43,9 @@ def kl(a: Tensor, b: Tensor) -> float:
     return float((a[inside] * (a[inside] / b[inside]).log()).sum())
 
 
-@pytest.mark.parametrize("text, accept, mass, residual, law, distance, divergence", VECTORS, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("text", "accept", "mass", "residual", "law", "distance", "divergence"), VECTORS, ids=lambda value: str(value)[:40]
+)
 def test_every_rule_has_the_vectors_of_the_specification(text, accept, mass, residual, law, distance, divergence):
     rule = token_rule(parse_rule(text))
     assert rule.accept(P, Q).tolist() == pytest.approx(accept, abs=1e-6)
