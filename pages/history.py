@@ -58,7 +58,7 @@ def listing(app: Services, runs: RunsLike) -> None:
     count = runs.count(asked)
     with parts.headline("history_head"):
         found = f"{numbers.quantity(count)} {'run' if count == 1 else 'runs'}"
-        st.html(f'<h3 class="sl-h" data-count="{count}">{found}</h3>')
+        st.html(f'<h3 class="sl-h" data-count="{count}">{found}</h3>', width="content")
         if count:
             exporting(app, asked, count)
     if not count:

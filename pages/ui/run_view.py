@@ -38,7 +38,7 @@ def draw(services: Services, run: Shown) -> None:
     numbers_at = st.empty()
     ratio = speed_up_part(services, run) if not run.plain else None
     numbers_at.html(parts.cards(run, run.summary, ratio))
-    if run.total:
+    if run.total and not run.active:  # a chart redrawn at every tick would take processor time from the engine
         st.plotly_chart(
             charts.stage_times(run.summary),
             config=charts.CONFIG,
@@ -105,9 +105,9 @@ def _notices(run: Shown) -> None:
 def _rounds(run: Shown, start: int, shown: Sequence[Round]) -> None:
     if not shown:
         return
-    last = shown[-1].index
+    title = f"Rounds {start}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
     with parts.headline("rounds_head"):
-        st.html(f'<h3 class="sl-h">Rounds {start}–{last} <small>of {numbers.quantity(run.total)}</small></h3>')
+        st.html(f'<h3 class="sl-h">{title}</h3>', width="content")
         if not run.active and run.total > WINDOW:
             st.pagination(-(-run.total // WINDOW), key=_page_key(run))
     states = ["plain"] if run.plain else ["accepted", "rejected", "unreached", "correction", "bonus"]

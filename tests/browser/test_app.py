@@ -42,7 +42,7 @@ def test_the_default_example_runs_and_its_rounds_appear_as_chips(app: RunningApp
     expect(page.get_by_label("Output", exact=True)).to_contain_text("the the end")
     expect(page.locator(".sl-round")).to_have_count(30)
     assert re.search(r"run=[0-9a-z]{26}$", page.url)
-    page.get_by_test_id("stPagination").get_by_text("2", exact=True).click()
+    page.get_by_test_id("stPaginationNext").click()
     expect(page.get_by_text("Rounds 30–47")).to_be_visible()
 
 
@@ -155,6 +155,7 @@ def test_history_lists_filters_sorts_opens_and_exports(app: RunningApp, view: Vi
     page.get_by_role("button", name=re.compile("^Submitted")).click()
     expect(rows.first).to_contain_text("listed 0")
     expect(page.locator("th[aria-sort=ascending]")).to_have_text("Submitted ↑")
+    expect(page.locator('[data-test-script-state="notRunning"]')).to_be_visible()
     page.get_by_role("button", name="Export CSV").click()
     for name in ("Runs", "Rounds", "Candidates"):
         with page.expect_download() as download:
@@ -190,8 +191,8 @@ def test_both_pages_fit_their_width_in_both_themes(app: RunningApp, view: View, 
     ask(page, "tree", 40)
     status(page, "done")
     expect(page.locator(".sl-fork").first).to_be_visible()
-    ink = page.locator(".sl-chip").first.evaluate("chip => getComputedStyle(chip).color")
-    assert ink == ("rgb(22, 32, 43)" if theme == "light" else "rgb(233, 237, 242)")
+    ink = "rgb(22, 32, 43)" if theme == "light" else "rgb(233, 237, 242)"
+    expect(page.locator(".sl-chip").first).to_have_css("color", ink)
     _fits(page)
     page.get_by_role("link", name="History").click()
     expect(page.locator(".sl-table tbody tr").first).to_be_visible()

@@ -1,0 +1,113 @@
+"""The composition root: one set of services a process, opened, replaced and closed; and a database that is in use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from core.errors import StorageUnavailable
+from core.records import TERMINAL
+from pages.ui import services as root
+from storage.filters import RunFilter
+from storage.queries import Runs
+from storage.store import Store
+from tests.browser.running_app import FAKE
+from tests.pages import sample
+
+REPO = Path(__file__).resolve().parents[2]
+HOLD = "import sys, duckdb; held = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"
+
+
+@pytest.fixture
+def fake_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The scripted engine in the worker, and a data folder of its own."""
+    for name, value in FAKE.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("SPECLENS_DATA", str(tmp_path / "data"))
+    yield tmp_path / "data"
+    root.reopen()  # closes what the test opened
+
+
+def finished(app: root.Services, run_id: str) -> None:
+    """Wait for a run's end (the fake engine needs milliseconds)."""
+    view = app.jobs.wait(run_id, timeout_s=60)  # type: ignore[attr-defined]
+    assert view is not None
+    assert view.status == "done"
+
+
+def test_the_services_are_one_set_and_keep_what_is_decoded(fake_worker: Path) -> None:
+    app = root.services()
+    assert root.services() is app
+    assert app.trouble() == ""
+    run_id = app.jobs.submit(sample.spec(20))
+    finished(app, run_id)
+    root.reopen()
+    again = root.services()
+    assert again is not app
+    assert again.session != app.session
+    assert again.runs is not None
+    stored = again.runs.get(run_id)
+    assert stored is not None
+    assert stored.status == "done"
+    assert len(again.runs.rounds(run_id)) > 0
+    assert run_id.encode() in again.export(RunFilter(), "runs")
+
+
+def test_opening_again_ends_the_run_in_flight_and_leaves_no_worker_behind(fake_worker: Path) -> None:
+    app = root.services()
+    run_id = app.jobs.submit(sample.spec(5000, "slow"))
+    app.jobs.wait(run_id, lambda view: view.rounds > 0, timeout_s=60)  # type: ignore[attr-defined]
+    root.reopen()
+    runs = root.services().runs
+    assert runs is not None
+    stored = runs.get(run_id)
+    assert stored is not None
+    assert stored.status == "interrupted"
+    view = app.jobs.view(run_id)
+    assert view is not None
+    assert view.status in TERMINAL
+
+
+def test_a_database_held_by_another_process_is_said_and_runs_go_on_unkept(fake_worker: Path) -> None:
+    fake_worker.mkdir()
+    Store(fake_worker / root.DATABASE).close()
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(fake_worker / root.DATABASE)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == "held\n"
+    try:
+        app = root.services()
+        assert app.runs is None
+        assert f"in use by process {holder.pid}" in app.trouble()
+        finished(app, app.jobs.submit(sample.spec(20)))
+        with pytest.raises(StorageUnavailable):
+            app.export(RunFilter(), "runs")
+    finally:
+        holder.communicate()
+    root.reopen()
+    assert root.services().trouble() == ""
+    assert isinstance(root.services().runs, Runs)
+
+
+def test_a_data_folder_that_cannot_be_made_is_said_in_a_sentence(
+    fake_worker: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = fake_worker.parent / "file"
+    blocked.write_text("in the way")
+    monkeypatch.setenv("SPECLENS_DATA", str(blocked / "data"))
+    assert f"The data folder {blocked / 'data'} can't be used" in root.services().trouble()
+
+
+def test_the_app_opens_at_live_with_both_pages_in_its_navigation(fake_worker: Path) -> None:
+    at = AppTest.from_file(REPO / "app.py", default_timeout=60).run()
+    assert not at.exception
+    assert at.button(key="run").label == "Run"
