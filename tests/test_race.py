@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -23,19 +23,14 @@ from tests.fakes import load_pair as load_fake_pair
 from tests.fakes_worker import COMMAND, PATIENCE_S, PREFILL_S, ROUND_S, Gate, Script
 from tests.queueing import ListSink, finished, reached
 
+if TYPE_CHECKING:
+    from core.models import Pair
+
 
 def order(sink: ListSink, names: dict[str, str]) -> list[tuple[str, int]]:
-    """Rounds as they were told, by the names given to their runs."""
-    return [
-        (names[run_id], round.index)
-        for call, run_id, rounds in sink.calls
-        if call == "rounds"
-        for round in list_of(rounds)
-    ]
-
-
-def list_of(rounds: Any) -> list[Round]:
-    return list(rounds)
+    """Rounds of the named runs as they were told: (name, index)."""
+    told = [(names[run_id], what) for call, run_id, what in sink.calls if call == "rounds" and run_id in names]
+    return [(name, round.index) for name, rounds in told for round in cast(Sequence[Round], rounds)]
 
 
 def test_the_rounds_of_two_runs_alternate_until_each_ends(jobs: Jobs, sink: ListSink) -> None:
@@ -233,23 +228,33 @@ def decided(rounds: list[Round]) -> list[tuple[object, ...]]:
     return [(one.nodes, one.committed, one.committed_text, one.source, one.positions) for one in rounds]
 
 
-@pytest.mark.parametrize("requests", [(GREEDY, SAMPLED), (SAMPLED, SAMPLED), (PLAIN, GREEDY, SAMPLED)])
-def test_lanes_of_a_race_decode_what_each_decodes_alone(requests: tuple[Request, ...]) -> None:
+def raced_as_alone(load: Any, specs: list[RunSpec]) -> None:
+    """Decode these alone and together: the same rounds, and turns that alternate."""
     sink = ListSink()
-    jobs = Jobs(sink, "session", executor=InlineExecutor(load_fake_pair))
-    specs = [
-        RunSpec(pair=PairSpec(name=f"pair {place % 2}"), request=request) for place, request in enumerate(requests)
-    ]
+    jobs = Jobs(sink, "session", executor=InlineExecutor(load))
     alone = [jobs.submit(spec) for spec in specs]
     raced = jobs.submit_together(specs)
     for one, other in zip(alone, raced, strict=True):
         assert finished(jobs, one).status == finished(jobs, other).status == "done"
         assert decided(jobs.rounds(one)) == decided(jobs.rounds(other))
         assert len(jobs.rounds(one)) > 2
-    told = [
-        name for name, _ in order(sink, {run_id: str(n) for n, run_id in enumerate(raced)} | dict.fromkeys(alone, ""))
-    ]
-    turns = "".join(told)
-    together = len(raced) * min(len(jobs.rounds(run_id)) for run_id in raced)
-    assert turns.startswith("".join(map(str, range(len(raced)))) * (together // len(raced)))
+    turns = "".join(name for name, _ in order(sink, {run_id: str(lane) for lane, run_id in enumerate(raced)}))
+    shortest = min(len(jobs.rounds(run_id)) for run_id in raced)
+    assert turns.startswith("012"[: len(raced)] * shortest)
     jobs.close()
+
+
+@pytest.mark.parametrize("requests", [(GREEDY, SAMPLED), (SAMPLED, SAMPLED), (PLAIN, GREEDY, SAMPLED)])
+def test_lanes_of_a_race_decode_what_each_decodes_alone(requests: tuple[Request, ...]) -> None:
+    raced_as_alone(
+        load_fake_pair,
+        [RunSpec(pair=PairSpec(name=f"pair {lane % 2}"), request=request) for lane, request in enumerate(requests)],
+    )
+
+
+def test_lanes_that_share_the_layers_of_one_model_decode_what_each_decodes_alone(tiny_pair: Pair) -> None:
+    requests = [
+        ask("abcabcabcabc", drafter, shape, temperature=0.8, max_new_tokens=24)
+        for drafter, shape in (("early_exit:1", "chain:3"), ("early_exit:1", "s3_k2_d6"), ("none", "none"))
+    ]
+    raced_as_alone(lambda spec, progress: tiny_pair, [RunSpec(request=request) for request in requests])
