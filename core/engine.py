@@ -6,7 +6,9 @@ One code path for chains, trees and plain decoding (the empty draft), for one re
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
@@ -42,6 +44,23 @@ def generate(
     Raises :class:`BadInput` before the first event for requests that can't be served (prompt longer than the context,
     two drafters in one batch …). Faults while decoding end the request with a sentence in ``Ended.error``.
     """
+    return _one_by_one(cycles(requests, pair, streams=streams, clock=clock, should_stop=should_stop))
+
+
+def cycles(
+    requests: Sequence[Request],
+    pair: Pair,
+    *,
+    streams: Callable[[Request], Streams] = lambda request: Streams.seeded(request.seed),
+    clock: Callable[[], float] | None = None,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Generator[tuple[Event, ...], None, None]:
+    """As :func:`generate`, but stopping at every border of a cycle with all that became known in it.
+
+    A request's prefill is a cycle, and so is each round on the device: the border is where others may have the device.
+    A cycle may tell nothing (its tokens may still be cut by a stop string) or several rounds; a request's end comes
+    with its last round.
+    """
     if not requests:
         raise BadInput("there is nothing to decode: give at least one request.")
     lanes = [_lane(request, i, pair, streams(request)) for i, request in enumerate(requests)]
@@ -66,56 +85,57 @@ def _lane(request: Request, slot: int, pair: Pair, streams: Streams) -> Lane:
     return Lane.of(request, slot, prompt, pair, streams)
 
 
+def _one_by_one(cycles: Generator[tuple[Event, ...], None, None]) -> Generator[Event, None, None]:
+    with closing(cycles):
+        for events in cycles:
+            yield from events
+
+
 def _decode(
     lanes: list[Lane], pair: Pair, clock: RunClock, should_stop: Callable[[], bool]
-) -> Generator[Event, None, None]:
+) -> Generator[tuple[Event, ...], None, None]:
     active = list(lanes)
     try:
         target, drafter = assemble(pair, [lane.request for lane in lanes], [lane.prompt for lane in lanes])
         for lane in lanes:
             _prefill(lane, target, drafter, clock)
-            yield from _emit(
-                clock,
-                [
-                    Started(
-                        lane.slot,
-                        len(lane.prompt),
-                        lane.prefill_s,
-                        drafter.recomputed_share,
-                    )
-                ],
-            )
+            started = Started(lane.slot, len(lane.prompt), lane.prefill_s, drafter.recomputed_share)
+            with clock.suspended():
+                yield (started,)
         while active:
             if should_stop():
-                for lane in active:
-                    yield from _emit(
-                        clock,
-                        [*lane.release_all(), _ended(lane, clock, pair, "cancelled")],
-                    )
+                ends = [[*lane.release_all(), _ended(lane, clock, pair, "cancelled")] for lane in active]
+                with clock.suspended():
+                    yield tuple(chain.from_iterable(ends))
                 return
+            events: list[Event] = []
             failed = _round(active, target, drafter, clock)
             for lane in list(active):
                 fault = failed.get(lane)
-                events: list[Event] = list(lane.release_all() if fault else lane.released())
+                events += lane.release_all() if fault else lane.released()
                 if reason := "failed" if fault else lane.watch.reason:
                     events.append(_ended(lane, clock, pair, reason, fault))
                     active.remove(lane)
                     target.close(lane.slot)
                     drafter.close(lane.slot)
-                yield from _emit(clock, events)
+            with clock.suspended():
+                yield tuple(events)
     except Exception as error:
         if not is_out_of_memory(error):
-            for lane in active:
-                yield from _emit(clock, list(lane.release_all()))
+            with clock.suspended():
+                yield tuple(chain.from_iterable(lane.release_all() for lane in active))
             raise
         target = drafter = None  # frees the caches before anyone is told
         error.__traceback__ = None
-        for lane in active:
-            sentence = _out_of_memory_sentence(lane, len(lanes), pair)
-            yield from _emit(
-                clock,
-                [*lane.release_all(), _ended(lane, clock, pair, "failed", sentence)],
-            )
+        ends = [
+            [
+                *lane.release_all(),
+                _ended(lane, clock, pair, "failed", _out_of_memory_sentence(lane, len(lanes), pair)),
+            ]
+            for lane in active
+        ]
+        with clock.suspended():
+            yield tuple(chain.from_iterable(ends))
 
 
 def _prefill(lane: Lane, target: Target, drafter: Drafter, clock: RunClock) -> None:
@@ -151,12 +171,6 @@ def _round(lanes: Sequence[Lane], target: Target, drafter: Drafter, clock: RunCl
     for lane in walked:
         lane.timed(laps)
     return failed
-
-
-def _emit(clock: RunClock, events: Sequence[Event]) -> Iterator[Event]:
-    for event in events:
-        with clock.suspended():
-            yield event
 
 
 def _ended(

@@ -3,43 +3,60 @@
 from __future__ import annotations
 
 import logging
-import os
-import signal
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from core.child_log import ChildLog
-from core.errors import BadInput, EngineFault
-from core.executors import STOPPED, WorkerLost
+from core.errors import EngineFault
+from core.executors import STOPPED, Listen, RunLost, WorkerLost
 from core.protocol import (
     Cancel,
     Complaint,
-    Happening,
     Message,
+    Pause,
+    Report,
+    Resume,
     Run,
     RunEnded,
+    RunStarted,
     Shutdown,
+    Step,
+    Together,
     Unload,
-    decode_report,
-    encode,
 )
-from core.records import Ended
-from core.types import RunSpec
+from core.worker_process import WorkerProcess
 
 LOG = logging.getLogger("speclens.jobs")
 
 WORKER_COMMAND = (sys.executable, "-m", "core.worker")
 
 
+@dataclass(eq=False, slots=True)
+class _Open:
+    """A run that a process decodes."""
+
+    process: WorkerProcess
+    listen: Listen
+    paused: bool
+    cancelled: bool = False
+    started: bool = False
+
+    @property
+    def at_work(self) -> bool:
+        """Whether it would be a loss to kill its process."""
+        return not self.cancelled and not (self.paused and self.started)
+
+
 class ProcessExecutor:
     """Decodes in a process of its own, started at the first run and again when it was lost.
 
-    ``command`` runs core.worker; ``log_file`` takes what it prints (rotating, at most 3 MB); a run that has not ended
-    ``cancel_timeout_s`` after its cancel has its process killed, ``stop_timeout_s`` is the same for closing.
+    ``command`` runs core.worker; ``log_file`` takes what it prints (rotating, at most 3 MB). A run that has not ended
+    ``cancel_timeout_s`` after its cancel has its process killed, but not under other runs that are at work: those may
+    keep the device for long (loading weights), and the run ends after them. ``stop_timeout_s`` is the same for closing.
     """
 
     def __init__(
@@ -55,8 +72,8 @@ class ProcessExecutor:
         self._cancel_timeout_s = cancel_timeout_s
         self._stop_timeout_s = stop_timeout_s
         self._lock = threading.Lock()  # the process, its stdin, and the fields below
-        self._process: subprocess.Popen[bytes] | None = None
-        self._current: str | None = None
+        self._process: WorkerProcess | None = None
+        self._open: dict[str, _Open] = {}
         self._cancelled: set[str] = set()
         self._deadline: threading.Timer | None = None
         self._closed = False
@@ -67,54 +84,49 @@ class ProcessExecutor:
         process = self._process
         return None if process is None else process.pid
 
-    def execute(self, run_id: str, spec: RunSpec, tell: Callable[[Happening], None]) -> Ended:
+    def begin(self, runs: Sequence[Run], listen: Listen) -> None:
         """See :class:`Executor`."""
-        process = None
-        try:
-            with self._lock:
-                process = self._send_run(Run(run_id=run_id, spec=spec))
-                self._current = run_id
-                if run_id in self._cancelled:
-                    self._ask_to_cancel(run_id)
-            return self._follow(process, run_id, tell)
-        finally:
-            with self._lock:
-                self._current = None
-                self._cancelled.discard(run_id)
-                if self._deadline is not None:
-                    self._deadline.cancel()
-                    self._deadline = None
-                if self._closed and process is not None and process.stdout is not None:
-                    process.stdout.close()
+        command = runs[0] if len(runs) == 1 else Together(runs=tuple(runs))
+        with self._lock:
+            self._send_runs(command, runs, listen)
+            for run_id in self._cancelled & self._open.keys():
+                self._ask_to_cancel(run_id)
 
     def cancel(self, run_id: str) -> None:
         """See :class:`Executor`."""
         with self._locked(self._cancel_timeout_s):
             self._cancelled.add(run_id)
-            if self._current == run_id:
+            if run_id in self._open:
                 self._ask_to_cancel(run_id)
+
+    def pause(self, run_id: str) -> None:
+        """See :class:`Executor`."""
+        self._steer(Pause(run_id=run_id), paused=True)
+
+    def resume(self, run_id: str) -> None:
+        """See :class:`Executor`."""
+        self._steer(Resume(run_id=run_id), paused=False)
+
+    def step(self, run_id: str) -> None:
+        """See :class:`Executor`."""
+        self._steer(Step(run_id=run_id), paused=True)
 
     def unload(self) -> None:
         """See :class:`Executor`; a worker that isn't running has nothing loaded."""
         with self._lock:
             if self._process is not None:
-                self._send(self._process, Unload())
+                self._process.send(Unload())
 
     def close(self) -> None:
         """See :class:`Executor`."""
         with self._locked(self._stop_timeout_s):
             self._closed = True
+            self._forget_deadline()
             process, self._process = self._process, None
-            if process is not None:
-                deadline = threading.Timer(self._stop_timeout_s, process.kill)
-                deadline.daemon = True
-                deadline.start()
-                self._send(process, Shutdown())
-                self._close_stdin(process)
-                self._reap(process)
-                deadline.cancel()
-                if self._current is None and process.stdout is not None:
-                    process.stdout.close()  # else the thread that reads it does
+            deadline = None if process is None else self._shut_down(process)
+        if process is not None and deadline is not None:
+            process.join()  # without the lock, which the thread that is waited for needs
+            deadline.cancel()
         self._log.close()
 
     @contextmanager
@@ -128,141 +140,113 @@ class ProcessExecutor:
         finally:
             self._lock.release()
 
-    # -- the process: all these are called with the lock held
+    # -- with the lock held
 
-    def _send_run(self, command: Run) -> subprocess.Popen[bytes]:
-        """Hand the run to a living worker, starting one if need be."""
+    def _send_runs(self, command: Message, runs: Sequence[Run], listen: Listen) -> None:
+        """Hand the runs to a living worker, starting one if need be."""
+        words = ""
         for _ in range(2):
             if self._closed:
                 raise EngineFault(STOPPED)
             process = self._process
-            if process is None or process.poll() is not None:
-                process = self._start()
-            if self._send(process, command):
-                return process
-            self._discard(process)  # it died while idle: the run has not begun, so it may be sent again
-        raise WorkerLost(f"The engine process ends as soon as it is started.{self._log.last_words()}")
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        if self._process is not None:
-            self._discard(self._process)
-        # The worker must find this package wherever the app was started; its folder stays the app's.
-        root = str(Path(__file__).resolve().parent.parent)
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-        try:
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-            )
-        except OSError as error:
-            sentence = f"The engine process can't be started ({error}): install the requirements with make run."
-            raise EngineFault(sentence) from error
-        assert process.stderr is not None
-        self._log.follow(process.stderr)
-        self._process = process
-        return process
-
-    def _send(self, process: subprocess.Popen[bytes], message: Message) -> bool:
-        """Write one command; False when the process no longer listens."""
-        assert process.stdin is not None
-        try:
-            process.stdin.write(encode(message))
-            process.stdin.flush()
-        except (BrokenPipeError, ValueError):  # ValueError: already closed
-            return False
-        return True
+            if process is None or not process.alive:
+                process = self._process = WorkerProcess(self._command, self._log, self._heard, self._over)
+            # Before they are sent: their reports may come before ``send`` returns.
+            self._open |= {run.run_id: _Open(process, listen, run.paused) for run in runs}
+            if process.send(command):
+                return
+            for run in runs:  # it died before they began, so they may be sent again
+                self._open.pop(run.run_id, None)
+            process.kill()
+            process.reap()
+            words = process.last_words()
+        raise WorkerLost(f"The engine process ends as soon as it is started.{words}")
 
     def _ask_to_cancel(self, run_id: str) -> None:
-        process = self._process
-        if process is None or self._deadline is not None:
-            return
-        self._deadline = threading.Timer(self._cancel_timeout_s, process.kill)
-        self._deadline.daemon = True
-        self._deadline.start()
-        self._send(process, Cancel(run_id=run_id))
+        run = self._open[run_id]
+        if not run.cancelled:
+            run.cancelled = True
+            self._set_deadline()
+            run.process.send(Cancel(run_id=run_id))
 
-    def _discard(self, process: subprocess.Popen[bytes]) -> None:
-        if self._process is process:
-            self._process = None
-        self._close_stdin(process)
-        process.kill()
-        self._reap(process)
-        assert process.stdout is not None
-        process.stdout.close()
+    def _shut_down(self, process: WorkerProcess) -> threading.Timer:
+        """Ask the process to end; what kills it if it doesn't."""
+        deadline = threading.Timer(self._stop_timeout_s, process.kill)
+        deadline.daemon = True
+        deadline.start()
+        process.send(Shutdown())
+        process.end_input()
+        return deadline
 
-    def _close_stdin(self, process: subprocess.Popen[bytes]) -> None:
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):
-            process.stdin.close()
+    def _set_deadline(self) -> None:
+        if self._deadline is None:
+            self._deadline = threading.Timer(self._cancel_timeout_s, self._overdue)
+            self._deadline.daemon = True
+            self._deadline.start()
 
-    def _reap(self, process: subprocess.Popen[bytes]) -> None:
-        try:
-            process.wait(self._stop_timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()  # it closed its output and yet goes on
-            process.wait()
-        self._log.settle()
+    def _forget_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
-    # -- a run
+    def _close_run(self, run_id: str) -> _Open | None:
+        run = self._open.pop(run_id, None)
+        self._cancelled.discard(run_id)
+        if not any(other.cancelled for other in self._open.values()):
+            self._forget_deadline()
+        return run
 
-    def _follow(
-        self,
-        process: subprocess.Popen[bytes],
-        run_id: str,
-        tell: Callable[[Happening], None],
-    ) -> Ended:
-        """Pass on what the worker reports until this run's end."""
-        assert process.stdout is not None
-        for line in process.stdout:
-            if not line.endswith(b"\n"):
-                break  # killed in the middle of a line: only whole rounds count
-            try:
-                report = decode_report(line)
-            except BadInput as error:
-                report = Complaint(message=str(error))
-            if not isinstance(report, Complaint) and report.run_id != run_id:
-                continue  # a run that nobody followed to its end
-            match report:
-                case RunEnded():
-                    return report.ended
-                case Complaint():
-                    raise self._lost(
-                        process,
-                        f"The engine process was not understood and stopped. {report.message}",
-                    )
-                case _:
-                    tell(report)
-        raise self._lost(process, None)
+    # -- without it
 
-    def _lost(self, process: subprocess.Popen[bytes], reason: str | None) -> WorkerLost:
-        """Clear the lost process away and start its successor, unless closing; the error to raise."""
+    def _steer(self, command: Pause | Resume | Step, *, paused: bool) -> None:
         with self._lock:
-            stopped_by_us = self._closed or self._current in self._cancelled
-            if reason is not None:
-                process.kill()
-            self._reap(process)
-            words = self._log.last_words()
-            self._discard(process)
-            sentence = reason or f"The engine process {_ending(process.returncode)}.{words}"
-            if stopped_by_us:
-                return WorkerLost(sentence)
-            LOG.error("%s", sentence)
-            try:
-                self._start()
-            except EngineFault as error:
-                return WorkerLost(f"{sentence} {error}")
-        return WorkerLost(f"{sentence} It was started again.")
+            if (run := self._open.get(command.run_id)) is not None:
+                run.paused = paused
+                run.process.send(command)
 
+    def _overdue(self) -> None:
+        """A cancelled run has not ended in time."""
+        with self._locked(self._cancel_timeout_s):
+            self._deadline = None
+            late = [run for run in self._open.values() if run.cancelled]
+            if any(run.at_work for run in self._open.values()):
+                self._set_deadline()
+                return
+            for process in {run.process for run in late}:
+                process.kill(
+                    f"The engine process was killed: a run had not ended {self._cancel_timeout_s:g} s after its cancel."
+                )
 
-def _ending(code: int) -> str:
-    if code >= 0:
-        return f"ended with exit code {code}"
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = "unnamed"
-    hint = "; if nobody did that on purpose, the machine ran out of memory: lower the settings or choose a smaller pair"
-    return f"was killed by signal {-code} ({name}{hint if -code == signal.SIGKILL else ''})"
+    def _heard(self, report: Report) -> None:
+        assert not isinstance(report, Complaint)
+        with self._lock:
+            run = self._close_run(report.run_id) if isinstance(report, RunEnded) else self._open.get(report.run_id)
+        if run is None:
+            return  # a run that nobody followed to its end
+        run.started |= isinstance(report, RunStarted)
+        run.listen(report)
+
+    def _over(self, process: WorkerProcess) -> None:
+        """Clear the lost process away and start its successor, unless that was what we wanted."""
+        sentence = process.ending()
+        with self._lock:
+            lost = {run_id: run for run_id, run in self._open.items() if run.process is process}
+            unasked = not self._closed and not all(run.cancelled for run in lost.values())
+            if unasked and self._process is process:
+                LOG.error("%s", sentence)
+                sentence = self._restart(sentence)
+            elif self._process is process:
+                self._process = None
+            for run_id in lost:
+                self._close_run(run_id)
+        process.end_input()
+        for run_id, run in lost.items():
+            run.listen(RunLost(run_id, sentence))
+
+    def _restart(self, sentence: str) -> str:
+        try:
+            self._process = WorkerProcess(self._command, self._log, self._heard, self._over)
+        except EngineFault as error:
+            self._process = None
+            return f"{sentence} {error}"
+        return f"{sentence} It was started again."

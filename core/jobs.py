@@ -1,7 +1,8 @@
-"""The queue in front of the engine: runs are submitted, watched and cancelled here, from any thread.
+"""The queue in front of the engine: runs are submitted, watched, paused and cancelled here, from any thread.
 
-One run is decoded at a time, in the order of submission: the executor owns the device. A run's records go to the sink
-first and are seen here afterwards, so that whoever sees a run ended can find it in the store once that is flushed.
+One run is decoded at a time, in the order of submission; those submitted together race, a round each in turn; a paused
+run leaves the device to the next. A run's records go to the sink first and are seen here afterwards, so that whoever
+sees a run ended can find it in the store once that is flushed.
 """
 
 from __future__ import annotations
@@ -13,18 +14,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from core import endings
 from core.engine_process import ProcessExecutor
-from core.errors import EngineFault
-from core.executors import Executor, WorkerLost
+from core.errors import BadInput, EngineFault
+from core.executors import Executor, News, RunLost, WorkerLost
 from core.job import Job, JobView
-from core.metrics import summarise, violations
-from core.protocol import Happening, Loading, RunRound, RunStarted
-from core.records import TERMINAL, Ended, Round, RunStatus, StopReason, Summary
+from core.line import Line
+from core.open_jobs import OpenJobs
+from core.protocol import Happening, Loading, Run, RunEnded, RunRound, RunStarted
+from core.recorder import Recorder
+from core.records import TERMINAL, Ended, Round, StopReason
 from core.run_id import RunIds
 from core.sink import RunSink
 from core.types import RunSpec
 
-__all__ = ["KEEP_ROUNDS", "KEEP_RUNS", "JobView", "Jobs"]
+__all__ = ["KEEP_ROUNDS", "KEEP_RUNS", "PAUSE_LIMIT_S", "JobView", "Jobs"]
 
 LOG = logging.getLogger("speclens.jobs")
 
@@ -34,11 +38,15 @@ KEEP_RUNS = 50
 KEEP_ROUNDS = 5_000
 """Rounds that ended runs may hold in memory together (chain:4: 17 KiB each): the oldest runs go, the latest stays."""
 
+PAUSE_LIMIT_S = 600.0
+"""How long a paused run keeps its cache when nobody steps it (design.md)."""
+
 
 class Jobs:
     """Runs of one app process. ``sink`` takes their records, ``session`` names this process in them.
 
-    ``executor`` decodes (default: core.worker in its own process, by ``worker_command`` if given). Close it when done.
+    ``executor`` decodes (default: core.worker in its own process, by ``worker_command`` if given); a run that is paused
+    for ``pause_limit_s`` without a step ends as cancelled. Close it when done.
     """
 
     def __init__(
@@ -48,39 +56,53 @@ class Jobs:
         worker_command: Sequence[str] | None = None,
         *,
         executor: Executor | None = None,
+        pause_limit_s: float = PAUSE_LIMIT_S,
     ) -> None:
-        self._sink = sink
-        self._session = session
+        self._recorder = Recorder(sink, session)
         self._executor = executor or ProcessExecutor(worker_command)
         self._ids = RunIds()
         self._submitting = threading.Lock()
+        self._steering = (
+            threading.Lock()
+        )  # what the executor is told of a run has the order in which it was marked here
         self._changed = threading.Condition()  # guards everything below
         self._jobs: dict[str, Job] = {}
-        self._queue: deque[Job] = deque()
-        self._running: Job | None = None
+        self._line = Line()
+        self._open = OpenJobs(pause_limit_s)
         self._over: deque[Job] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
 
     # -- what people ask for
 
-    def submit(self, spec: RunSpec) -> str:
-        """Queue a run; its id. Raises EngineFault after close, StorageUnavailable when the sink refuses it."""
+    def submit(self, spec: RunSpec, *, paused: bool = False) -> str:
+        """Queue a run; its id. One that is ``paused`` stands before its first round, for the first step.
+
+        Raises EngineFault after close, StorageUnavailable when the sink refuses it.
+        """
+        return self.submit_together([spec], paused=paused)[0]
+
+    def submit_together(self, specs: Sequence[RunSpec], *, paused: bool = False) -> list[str]:
+        """Queue a race: these runs begin as one and their rounds alternate, in the order given; their ids.
+
+        Raises as ``submit`` does, and BadInput without any spec.
+        """
+        if not specs:
+            raise BadInput("There is nothing to decode: give at least one run.")
         with self._submitting:  # ids, the sink's rows and the queue have one order
             with self._changed:
                 if self._closing:
                     raise EngineFault("The engine is stopped and takes no more runs: start the app again.")
-            job = Job(self._ids.next(), spec, datetime.now(UTC))
-            if self._sink is not None:
-                self._sink.submitted(job.run_id, spec, self._session, job.submitted_at)
+            group = [Job(self._ids.next(), spec, datetime.now(UTC), paused=paused) for spec in specs]
+            self._recorder.submitted(group)
             with self._changed:
-                self._jobs[job.run_id] = job
-                self._queue.append(job)
+                self._jobs |= {job.run_id: job for job in group}
+                self._line.append(group)
                 if self._thread is None:
                     self._thread = threading.Thread(target=self._drive, name="jobs", daemon=True)
                     self._thread.start()
                 self._changed.notify_all()
-        return job.run_id
+        return [job.run_id for job in group]
 
     def view(self, run_id: str) -> JobView | None:
         """The run now; None when it is unknown or has left memory."""
@@ -95,28 +117,40 @@ class Jobs:
             return [] if job is None else job.rounds[max(0, start) :]
 
     def active(self) -> list[JobView]:
-        """The running and the queued runs, in order."""
+        """The open runs, paused ones included, and the queued ones, in order."""
         with self._changed:
-            running = [] if self._running is None else [self._running]
-            return [self._view(job) for job in (*running, *self._queue)]
+            return [self._view(job) for job in (*self._open, *self._line)]
 
     def cancel(self, run_id: str) -> bool:
-        """End a queued run now, a running one within a round. False when there is nothing to cancel (any more)."""
+        """End a queued run now, an open one within a round. False when there is nothing to cancel (any more)."""
         with self._changed:
             job = self._jobs.get(run_id)
             if job is None or job.status in TERMINAL or job.cancelling:
                 return False
             job.cancelling = True
-            waiting = job in self._queue
-            if waiting:
-                self._queue.remove(job)
+            waiting = self._line.remove(job)
             job.message = "stopping …"
             self._changed.notify_all()
         if waiting:
-            self._finish(job, Ended(request=0, stop_reason="cancelled", text="", e2e_s=0.0))
+            self._finish(job, endings.unbegun("cancelled"))
         else:
             self._executor.cancel(run_id)
         return True
+
+    def pause(self, run_id: str) -> bool:
+        """Let a run stand after its round in progress, or from its start if it is queued; others get the device
+        meanwhile. False when there is nothing to pause (any more)."""
+        return self._steer(run_id, False, True, self._executor.pause)
+
+    def resume(self, run_id: str) -> bool:
+        """Let a paused run go on, its rounds alternating with those of the runs that have the device by now. False
+        when it isn't paused."""
+        return self._steer(run_id, True, False, self._executor.resume)
+
+    def step(self, run_id: str) -> bool:
+        """Let a paused run make one round: its turn comes at the next border between others' rounds. False when it
+        isn't paused."""
+        return self._steer(run_id, True, True, self._executor.step)
 
     def wait(
         self,
@@ -137,69 +171,112 @@ class Jobs:
             return None if job is None else self._view(job)
 
     def unload(self) -> None:
-        """Free the loaded pair's memory, after the run in flight."""
+        """Free the loaded pairs' memory, each after the runs that use it."""
         self._executor.unload()
 
     def close(self) -> None:
-        """Stop the engine: the run in flight and the queued ones end as interrupted. May be called twice."""
+        """Stop the engine: open and queued runs end as interrupted. May be called twice."""
         with self._submitting, self._changed:
             self._closing = True
-            waiting = list(self._queue)
-            self._queue.clear()
+            waiting = self._line.clear()
             self._changed.notify_all()
         for job in waiting:
-            self._finish(job, Ended(request=0, stop_reason="interrupted", text="", e2e_s=0.0))
+            self._finish(job, endings.unbegun("interrupted"))
         self._executor.close()
         if self._thread is not None:
             self._thread.join()
 
-    # -- the thread that drives runs
+    def _steer(self, run_id: str, was: bool, becomes: bool, send: Callable[[str], None]) -> bool:
+        """Mark a run that is paused or not (``was``) as ``becomes`` and, if it is open, tell the executor."""
+        with self._steering:
+            with self._changed:
+                job = self._jobs.get(run_id)
+                if job is None or job.status in TERMINAL or job.cancelling or job.paused is not was:
+                    return False
+                job.pause(becomes)
+                waiting = self._line.position(job) > 0
+                self._changed.notify_all()
+            if not waiting:
+                send(run_id)
+        return True
+
+    # -- the thread that begins runs and ends those that were paused too long
 
     def _drive(self) -> None:
-        while (job := self._next()) is not None:
-            self._finish(job, self._decode(job))
+        while self._wait_for_work():
+            self._begin_next()
+            for job in self._overdue():
+                self._executor.cancel(job.run_id)
 
-    def _next(self) -> Job | None:
+    def _wait_for_work(self) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._closing)
-            if self._closing:
-                return None
-            job = self._running = self._queue.popleft()
-            job.status, job.started_at = "running", datetime.now(UTC)
-            self._changed.notify_all()
-            return job
+            while not self._closing and (self._open.at_work or not self._line):
+                left = self._open.left_s()
+                if left == 0.0:
+                    break
+                self._changed.wait(left)
+            return not self._closing
 
-    def _decode(self, job: Job) -> Ended:
+    def _overdue(self) -> list[Job]:
+        """The runs that were paused too long, marked as being ended for that."""
+        with self._changed:
+            late = self._open.overdue()
+            for job in late:
+                job.cancelling, job.why = True, endings.paused_too_long(self._open.pause_limit_s)
+            return late
+
+    def _begin_next(self) -> None:
+        with self._steering:
+            with self._changed:
+                group = [] if self._open.at_work else self._line.first()
+                for job in group:
+                    job.status, job.started_at = "running", datetime.now(UTC)
+                    self._open.add(job)
+                self._changed.notify_all()
+            if not group:
+                return
+            runs = [Run(run_id=job.run_id, spec=job.spec, paused=job.paused) for job in group]
+            try:
+                self._executor.begin(runs, self._listen)
+            except Exception as fault:
+                for job in group:
+                    self._break_off(job, fault)
+                return
+            for job in group:
+                for _ in range(job.steps):
+                    self._executor.step(job.run_id)
+
+    # -- what the executor's thread tells
+
+    def _listen(self, news: News) -> None:
+        with self._changed:
+            job = self._open.get(news.run_id)
+        if job is None:
+            return
         try:
-            ended = self._executor.execute(job.run_id, job.spec, lambda happening: self._take(job, happening))
-        except WorkerLost as lost:
-            count = len(job.rounds)
-            kept = f"The run's {count} whole round{'s are' if count != 1 else ' is'} kept."
-            ended = self._broken_off(job, f"{lost} {kept}")
-        except EngineFault as fault:
-            ended = self._broken_off(job, str(fault))
+            match news:
+                case RunEnded(ended=ended):
+                    self._finish(job, ended)
+                case RunLost(sentence=sentence):
+                    self._break_off(job, WorkerLost(sentence))
+                case _:
+                    self._take(job, news)
         except Exception as bug:
-            LOG.exception("run %s could not be followed", job.run_id)
-            ended = self._broken_off(
-                job,
-                f"The run could not be followed ({type(bug).__name__}: {bug}): see the app's log.",
-            )
-        if ended.stop_reason == "cancelled" and self._closing and not job.cancelling:
-            return replace(ended, stop_reason="interrupted")
-        return ended
+            self._break_off(job, bug)
+            self._executor.cancel(job.run_id)
 
-    def _broken_off(self, job: Job, sentence: str) -> Ended:
-        """The end of a run whose engine is gone: what was asked for if that is why, else failed."""
+    def _break_off(self, job: Job, fault: Exception) -> None:
+        """End a run whose engine is gone: as was asked for if that is why, else failed."""
+        match fault:
+            case WorkerLost():
+                sentence = f"{fault} {endings.kept(job)}"
+            case EngineFault():
+                sentence = str(fault)
+            case _:
+                LOG.error("run %s could not be followed", job.run_id, exc_info=fault)
+                sentence = f"The run could not be followed ({type(fault).__name__}: {fault}): see the app's log."
         reason: StopReason = "cancelled" if job.cancelling else "interrupted" if self._closing else "failed"
-        text = "".join(piece for round in job.rounds for piece in round.committed_text)
-        e2e_s = job.rounds[-1].ended_at_s if job.rounds else 0.0
-        return Ended(
-            request=0,
-            stop_reason=reason,
-            text=text,
-            e2e_s=e2e_s,
-            error=sentence if reason == "failed" else None,
-        )
+        self._finish(job, endings.broken_off(job, reason, sentence))
 
     def _take(self, job: Job, happening: Happening) -> None:
         match happening:
@@ -210,51 +287,33 @@ class Jobs:
                     self._changed.notify_all()
             case RunStarted(started=started):
                 at = job.started_at or datetime.now(UTC)
-                self._store(job, lambda sink: sink.started(job.run_id, started, at))
+                self._recorder.started(job, started, at)
                 with self._changed:
-                    job.started, job.progress = started, None
-                    if job.stored and not job.cancelling:
-                        job.message = ""
+                    job.start(started)
                     self._changed.notify_all()
             case RunRound(round=round):
-                self._store(job, lambda sink: sink.rounds(job.run_id, (round,)))
+                self._recorder.round(job, round)
                 with self._changed:
-                    job.rounds.append(round)
+                    job.add(round)
                     self._changed.notify_all()
 
     def _finish(self, job: Job, ended: Ended) -> None:
-        ended, summary = _summed_up(job, ended)
+        if ended.stop_reason == "cancelled" and job.why is not None:
+            ended = replace(ended, error=f"{job.why} {endings.kept(job)}")
+        elif ended.stop_reason == "cancelled" and self._closing and not job.cancelling:
+            ended = replace(ended, stop_reason="interrupted")
+        ended, summary = endings.summed_up(job, ended)
         at = datetime.now(UTC)
-        self._store(job, lambda sink: sink.ended(job.run_id, ended, summary, at))
+        self._recorder.ended(job, ended, summary, at)
         with self._changed:
-            job.status, job.ended, job.summary, job.ended_at = (
-                _status(ended.stop_reason),
-                ended,
-                summary,
-                at,
-            )
-            job.progress = None
-            if job.stored:
-                job.message = ""
-            if self._running is job:
-                self._running = None
-            self._over.append(job)
-            self._forget()
+            job.end(endings.status(ended.stop_reason), ended, summary, at)
+            self._open.remove(job)
+            self._forget(job)
             self._changed.notify_all()
 
-    def _store(self, job: Job, write: Callable[[RunSink], None]) -> None:
-        """Hand a record to the sink. A sink that fails loses this run, which its message says, not the engine."""
-        if self._sink is None or not job.stored:
-            return  # after a lost record the rest would be a run with a hole
-        try:
-            write(self._sink)
-        except Exception as fault:
-            LOG.exception("run %s is not stored", job.run_id)
-            with self._changed:
-                job.stored = False
-                job.message = f"This run is not being kept: {fault}"
-
-    def _forget(self) -> None:
+    def _forget(self, latest: Job) -> None:
+        """The oldest ended runs, beyond what stays in memory."""
+        self._over.append(latest)
         rounds = sum(len(job.rounds) for job in self._over)
         while len(self._over) > 1 and (len(self._over) > KEEP_RUNS or rounds > KEEP_ROUNDS):
             oldest = self._over.popleft()
@@ -262,30 +321,4 @@ class Jobs:
             del self._jobs[oldest.run_id]
 
     def _view(self, job: Job) -> JobView:
-        return job.view(self._queue.index(job) + 1 if job in self._queue else 0)
-
-
-def _status(reason: StopReason) -> RunStatus:
-    match reason:
-        case "failed" | "cancelled" | "interrupted":
-            return reason
-        case _:
-            return "done"
-
-
-def _summed_up(job: Job, ended: Ended) -> tuple[Ended, Summary | None]:
-    """The run's metrics; a run whose records break a conservation law (metrics.md) is failed, whatever it seemed."""
-    if job.started is None:
-        return ended, None
-    try:
-        summary = summarise(job.started, job.rounds, ended)
-        broken = "; ".join(violations(summary, job.rounds))
-    except Exception as bug:
-        LOG.exception("run %s has no summary", job.run_id)
-        summary, broken = None, f"{type(bug).__name__}: {bug}"
-    if not broken:
-        return ended, summary
-    sentence = f"The run's records don't add up ({broken}): please report this with the run's settings."
-    LOG.error("run %s: %s", job.run_id, sentence)
-    ended = replace(ended, stop_reason="failed", error=ended.error or sentence)
-    return ended, summary and replace(summary, stop_reason="failed")
+        return job.view(self._line.position(job))

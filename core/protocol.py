@@ -25,11 +25,22 @@ class Message(BaseModel):
 
 
 class Run(Message):
-    """Decode this; answered by any number of Loading, then RunStarted, any number of RunRound and one RunEnded."""
+    """Decode this; answered by any number of Loading, then RunStarted, any number of RunRound and one RunEnded.
+
+    Runs that are open at once take turns, a round each. One that begins ``paused`` stands before its first round.
+    """
 
     kind: Literal["run"] = "run"
     run_id: str
     spec: RunSpec
+    paused: bool = False
+
+
+class Together(Message):
+    """Open all of these before any of them takes its first turn: a race."""
+
+    kind: Literal["together"] = "together"
+    runs: tuple[Run, ...]
 
 
 class Cancel(Message):
@@ -39,19 +50,40 @@ class Cancel(Message):
     run_id: str
 
 
+class Pause(Message):
+    """Let this run stand, cache and all, after the round in progress; before its first round if it is still loading."""
+
+    kind: Literal["pause"] = "pause"
+    run_id: str
+
+
+class Resume(Message):
+    """Let a paused run take turns again."""
+
+    kind: Literal["resume"] = "resume"
+    run_id: str
+
+
+class Step(Message):
+    """Let a paused run tell one more round; sent twice, two more. A run that isn't paused is left alone."""
+
+    kind: Literal["step"] = "step"
+    run_id: str
+
+
 class Unload(Message):
-    """Free the loaded pair once the runs before this line are over."""
+    """Free every loaded pair: those of open runs once these are over."""
 
     kind: Literal["unload"] = "unload"
 
 
 class Shutdown(Message):
-    """Exit within one round. As end of input, but also when somebody else holds the pipe open."""
+    """Exit within one round of each open run. As end of input, but also when somebody else holds the pipe open."""
 
     kind: Literal["shutdown"] = "shutdown"
 
 
-Command = Annotated[Run | Cancel | Unload | Shutdown, Field(discriminator="kind")]
+Command = Run | Together | Cancel | Pause | Resume | Step | Unload | Shutdown
 
 
 # -- from the worker ------------------------------------------------------------------------------------------------
@@ -100,10 +132,10 @@ class Complaint(Message):
 Happening = Loading | RunStarted | RunRound
 """What is told while a run goes on."""
 
-Report = Annotated[Loading | RunStarted | RunRound | RunEnded | Complaint, Field(discriminator="kind")]
+Report = Happening | RunEnded | Complaint
 
-_COMMAND: TypeAdapter[Run | Cancel | Unload | Shutdown] = TypeAdapter(Command)
-_REPORT: TypeAdapter[Loading | RunStarted | RunRound | RunEnded | Complaint] = TypeAdapter(Report)
+_COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="kind")])
+_REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
 
 
 def encode(message: Message) -> bytes:
@@ -111,7 +143,7 @@ def encode(message: Message) -> bytes:
     return message.model_dump_json().encode() + b"\n"
 
 
-def decode_command(line: bytes) -> Run | Cancel | Unload | Shutdown:
+def decode_command(line: bytes) -> Command:
     """The command in ``line``; raises BadInput with a sentence."""
     try:
         return _COMMAND.validate_json(line)
@@ -119,9 +151,7 @@ def decode_command(line: bytes) -> Run | Cancel | Unload | Shutdown:
         raise BadInput(_complaint("command", line, error)) from None
 
 
-def decode_report(
-    line: bytes,
-) -> Loading | RunStarted | RunRound | RunEnded | Complaint:
+def decode_report(line: bytes) -> Report:
     """The report in ``line``; raises BadInput with a sentence."""
     try:
         return _REPORT.validate_json(line)

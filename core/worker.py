@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import queue
 import signal
 import sys
 import threading
@@ -17,17 +16,8 @@ from collections.abc import Sequence
 from typing import BinaryIO
 
 from core.errors import BadInput
-from core.protocol import (
-    Cancel,
-    Complaint,
-    Message,
-    Run,
-    RunEnded,
-    Shutdown,
-    Unload,
-    decode_command,
-    encode,
-)
+from core.lanes import Lanes
+from core.protocol import Complaint, Message, Shutdown, decode_command, encode
 from core.runner import ENGINE, LOADER, Runner
 
 EXIT_GRACE_S = 2.0
@@ -35,43 +25,18 @@ EXIT_GRACE_S = 2.0
 
 
 class Worker:
-    """Reads commands in one thread and decodes in the caller's: a cancel is heard while a round computes."""
+    """Hears commands in one thread and decodes in the caller's: a cancel is heard while a round computes."""
 
     def __init__(self, commands: BinaryIO, reports: BinaryIO, runner: Runner) -> None:
         self._commands = commands
         self._reports = reports
-        self._runner = runner
         self._writing = threading.Lock()
-        self._work: queue.SimpleQueue[Run | Unload | None] = queue.SimpleQueue()
-        self._known = threading.Lock()
-        self._pending: set[str] = set()
-        self._cancelled: set[str] = set()
-        self._stopping = threading.Event()
+        self._lanes = Lanes(runner, self._report)
 
     def serve(self) -> None:
         """Work until shutdown or end of input."""
         threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        while not self._stopping.is_set():
-            match self._work.get():
-                case Run(run_id=run_id) as command:
-                    ended = self._runner.run(
-                        run_id,
-                        command.spec,
-                        self._report,
-                        lambda: self._is_cancelled(run_id),
-                    )
-                    with self._known:
-                        self._pending.discard(run_id)
-                        self._cancelled.discard(run_id)
-                    self._report(RunEnded(run_id=run_id, ended=ended))
-                case Unload():
-                    self._runner.unload()
-                case None:
-                    return
-
-    def _is_cancelled(self, run_id: str) -> bool:
-        with self._known:
-            return run_id in self._cancelled or self._stopping.is_set()
+        self._lanes.serve()
 
     def _listen(self) -> None:
         for line in self._commands:
@@ -80,21 +45,11 @@ class Worker:
             except BadInput as error:
                 self._report(Complaint(message=str(error)))
                 continue
-            match command:
-                case Run():
-                    with self._known:
-                        self._pending.add(command.run_id)
-                    self._work.put(command)
-                case Cancel():
-                    with self._known:
-                        # Only runs that are here: a cancel that crosses the run's end must not lie in wait for ever.
-                        self._cancelled |= self._pending & {command.run_id}
-                case Unload():
-                    self._work.put(command)
-                case Shutdown():
-                    break
-        self._stopping.set()
-        self._work.put(None)
+            self._lanes.hear(command)
+            if isinstance(command, Shutdown):
+                break
+        else:
+            self._lanes.hear(Shutdown())
         # A forward pass, or loading weights, may take long; nothing it makes will be read.
         threading.Event().wait(EXIT_GRACE_S)
         os._exit(0)

@@ -6,13 +6,18 @@ import os
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read once, when huggingface_hub is imported
 
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from core.engine_process import ProcessExecutor
+    from core.jobs import Jobs
     from core.models import Pair
+    from tests.fakes_worker import Gate
+    from tests.queueing import ListSink
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,3 +49,46 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
         patch.setenv("SPECLENS_CACHE", str(tmp_path_factory.mktemp("cache")))
         folder = save_tiny_model(tmp_path_factory.mktemp("tiny") / "llama", seed=0)
         return load_pair(PairSpec(name=str(folder), precision="float32", device="cpu"))
+
+
+@pytest.fixture
+def sink() -> ListSink:
+    from tests.queueing import ListSink
+
+    return ListSink()
+
+
+@pytest.fixture
+def executor() -> ProcessExecutor:
+    """The engine process with the fake engine, which is never killed for being slow."""
+    from core.engine_process import ProcessExecutor
+    from tests.fakes_worker import COMMAND
+    from tests.queueing import NEVER_S
+
+    return ProcessExecutor(COMMAND, cancel_timeout_s=NEVER_S)
+
+
+@pytest.fixture
+def jobs(sink: ListSink, executor: ProcessExecutor) -> Iterator[Jobs]:
+    """A queue in front of it."""
+    from core.jobs import Jobs
+
+    jobs = Jobs(sink, "session", executor=executor)
+    yield jobs
+    jobs.close()
+
+
+@pytest.fixture
+def gates(tmp_path: Path) -> Iterator[Callable[[], Gate]]:
+    """Makes gates at which rounds wait."""
+    from tests.fakes_worker import Gate
+
+    made: list[Gate] = []
+
+    def make() -> Gate:
+        made.append(Gate(tmp_path / f"gate{len(made)}"))
+        return made[-1]
+
+    yield make
+    for gate in made:
+        gate.close()

@@ -13,7 +13,7 @@ import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from core.records import Ended, Event, Fingerprint, Node, Round, Started, StopRe
 from core.types import ChainShape, PairSpec, PromptLookupDrafter, Request, RunSpec
 
 LOADER = "tests.fakes_worker:load_pair"
-ENGINE = "tests.fakes_worker:generate"
+ENGINE = "tests.fakes_worker:cycles"
 COMMAND = (sys.executable, "-m", "core.worker", "--loader", LOADER, "--engine", ENGINE)
 
 PATIENCE_S = 60.0
@@ -128,21 +128,24 @@ def load_pair(spec: PairSpec, progress: Callable[[str, float], None]) -> FakePai
     return FakePair(spec.name, _loads)
 
 
-def generate(
+def cycles(
     requests: Sequence[Request], pair: FakePair, *, should_stop: Callable[[], bool] = lambda: False
-) -> Iterator[Event]:
+) -> Generator[tuple[Event, ...], None, None]:
     """Play the script: one of two candidates is accepted in every round; the text begins with ``L<loads>``."""
     script = Script(**json.loads(requests[0].prompt))
     gate = _Visitor(script.gate) if script.gate else None
-    reason: StopReason = "max_new_tokens"
     text = ""
     index = 0
+
+    def ended(reason: StopReason) -> Ended:
+        return Ended(request=0, stop_reason=reason, text=text, e2e_s=PREFILL_S + ROUND_S * index)
+
     try:
-        yield Started(request=0, prompt_tokens=len(script.padding) + 1, prefill_s=PREFILL_S, fingerprint=FINGERPRINT)
-        while index < script.rounds:
+        yield (Started(request=0, prompt_tokens=len(script.padding) + 1, prefill_s=PREFILL_S, fingerprint=FINGERPRINT),)
+        while True:
             if should_stop():
-                reason = "cancelled"
-                break
+                yield (ended("cancelled"),)
+                return
             if gate is not None:
                 gate.wait()
             if script.noisy:
@@ -152,8 +155,10 @@ def generate(
             record = fake_round(index, f"L{pair.loads} " if index == 0 else "a")
             index += 1
             text += "".join(record.committed_text)
-            yield record
-        yield Ended(request=0, stop_reason=reason, text=text, e2e_s=PREFILL_S + ROUND_S * index)
+            if index == script.rounds:
+                yield record, ended("max_new_tokens")
+                return
+            yield (record,)
     finally:
         if gate is not None:
             gate.close()

@@ -12,7 +12,7 @@ import torch
 from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig, LlamaConfig, MistralConfig
 
 import core.engine
-from core.engine import generate
+from core.engine import cycles, generate
 from core.errors import BadInput
 from core.records import Ended, Round, Started
 from tests.checked import CheckedTarget
@@ -476,3 +476,36 @@ def test_records_are_frozen(pair):
         first.index = 5
     assert replaced(run.rounds[0], index=5).index == 5
     assert isinstance(run.ended, Ended)
+
+
+def test_every_round_on_the_device_is_a_cycle_though_a_stop_string_holds_its_telling_back():
+    pair: Any = fake_pair(always(0.0, 1.0, 0.0))
+    request = ask("ab", max_new_tokens=6, stop=["bbc"])
+    told = list(cycles([request], pair))
+    assert [[type(event).__name__ for event in events] for events in told] == [
+        ["Started"],
+        [],
+        [],
+        ["Round"],
+        ["Round"],
+        ["Round"],
+        ["Round", "Round", "Round", "Ended"],
+    ]
+
+
+def test_closing_a_run_between_two_events_of_a_cycle_closes_the_cycle(monkeypatch):
+    closed = []
+
+    def two_at_once(*_, **__):
+        try:
+            yield Started(0, 1, 0.0), Started(1, 1, 0.0)
+        finally:
+            closed.append(True)
+
+    monkeypatch.setattr(core.engine, "cycles", two_at_once)
+    pair: Any = agreeing_pair()
+    events = generate([ask()], pair)
+    assert next(events).request == 0
+    assert closed == []
+    events.close()
+    assert closed == [True]

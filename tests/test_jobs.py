@@ -5,9 +5,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -16,10 +15,10 @@ import pytest
 import core.jobs
 from core.engine_process import ProcessExecutor
 from core.errors import EngineFault, StorageUnavailable
-from core.executors import Executor, InlineExecutor
-from core.jobs import Jobs, JobView
-from core.protocol import Complaint, encode
-from core.records import Ended, Event, Round, Started, Summary
+from core.executors import Executor, InlineExecutor, News
+from core.jobs import Jobs
+from core.protocol import Complaint, Run, RunEnded, RunRound, encode
+from core.records import Ended, Event, Round, Started
 from core.run_id import is_run_id
 from core.types import ChainShape, PromptLookupDrafter, Request, RunSpec, Sampling, SmallModelDrafter, Stops
 from tests.fakes_worker import (
@@ -30,84 +29,11 @@ from tests.fakes_worker import (
     ROUND_S,
     Gate,
     Script,
+    cycles,
     fake_round,
-    generate,
     load_pair,
 )
-
-NEVER_S = 3600.0
-
-
-@dataclass
-class ListSink:
-    """Keeps what it is told, in order; ``breaks`` is the call that raises."""
-
-    calls: list[tuple[str, str, object]] = field(default_factory=list)
-    times: dict[tuple[str, str], datetime] = field(default_factory=dict)
-    breaks: str = ""
-
-    def _note(self, call: str, run_id: str, what: object, at: datetime | None = None) -> None:
-        if call == self.breaks:
-            raise StorageUnavailable("The disk is full: make room.")
-        self.calls.append((call, run_id, what))
-        if at is not None:
-            self.times[call, run_id] = at
-
-    def submitted(self, run_id: str, spec: RunSpec, session: str, at: datetime) -> None:
-        self._note("submitted", run_id, (spec, session), at)
-
-    def started(self, run_id: str, started: Started, at: datetime) -> None:
-        self._note("started", run_id, started, at)
-
-    def rounds(self, run_id: str, rounds: Sequence[Round]) -> None:
-        self._note("rounds", run_id, tuple(rounds))
-
-    def ended(self, run_id: str, ended: Ended, summary: Summary | None, at: datetime) -> None:
-        self._note("ended", run_id, (ended, summary), at)
-
-    def of(self, run_id: str) -> list[str]:
-        return [call for call, owner, _ in self.calls if owner == run_id]
-
-
-@pytest.fixture
-def sink() -> ListSink:
-    return ListSink()
-
-
-@pytest.fixture
-def executor() -> ProcessExecutor:
-    """The engine process with the fake engine, which is never killed for being slow."""
-    return ProcessExecutor(COMMAND, cancel_timeout_s=NEVER_S)
-
-
-@pytest.fixture
-def jobs(sink: ListSink, executor: ProcessExecutor) -> Iterator[Jobs]:
-    jobs = Jobs(sink, "session", executor=executor)
-    yield jobs
-    jobs.close()
-
-
-@pytest.fixture
-def gates(tmp_path: Path) -> Iterator[Callable[[], Gate]]:
-    made: list[Gate] = []
-
-    def make() -> Gate:
-        made.append(Gate(tmp_path / f"gate{len(made)}"))
-        return made[-1]
-
-    yield make
-    for gate in made:
-        gate.close()
-
-
-def finished(jobs: Jobs, run_id: str) -> JobView:
-    return reached(jobs, run_id, lambda view: view.status not in ("queued", "running"))
-
-
-def reached(jobs: Jobs, run_id: str, until: Callable[[JobView], bool]) -> JobView:
-    view = jobs.wait(run_id, until, PATIENCE_S)
-    assert view is not None and until(view), f"this never happened to {view}"
-    return view
+from tests.queueing import ListSink, finished, reached
 
 
 def test_runs_are_decoded_in_the_order_of_submission_and_their_positions_move_up(
@@ -483,7 +409,7 @@ def test_a_sink_that_breaks_in_a_run_leaves_the_run_alone_and_is_told_no_more_of
 def test_only_the_latest_ended_runs_stay_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(core.jobs, "KEEP_RUNS", 3)
     monkeypatch.setattr(core.jobs, "KEEP_ROUNDS", 10)
-    jobs = Jobs(None, "session", executor=InlineExecutor(load_pair, generate))
+    jobs = Jobs(None, "session", executor=InlineExecutor(load_pair, cycles))
 
     def kept(rounds: list[int]) -> list[int]:
         run_ids = [jobs.submit(Script(rounds=count).spec()) for count in rounds]
@@ -521,41 +447,58 @@ def test_unload_frees_the_pair_after_the_run_in_flight(jobs: Jobs) -> None:
     assert texts == ["L1 b", "L1 b", "L2 b"]
 
 
-def test_inline_and_process_executors_give_the_same_records(executor: ProcessExecutor) -> None:
-    def told(executor: Executor) -> list[object]:
-        happenings: list[object] = []
-        happenings.append(executor.execute("r", Script(rounds=4).spec(), happenings.append))
-        executor.close()
-        return happenings
+def executed(executor: Executor, spec: RunSpec, tell: Callable[[News], None] = lambda news: None) -> Ended:
+    """The end of a run that the executor is given alone."""
+    ends: list[Ended] = []
+    over = threading.Event()
 
-    inline, process = told(InlineExecutor(load_pair, generate)), told(executor)
+    def listen(news: News) -> None:
+        tell(news)
+        if isinstance(news, RunEnded):
+            ends.append(news.ended)
+            over.set()
+
+    executor.begin([Run(run_id="r", spec=spec)], listen)
+    assert over.wait(PATIENCE_S)
+    return ends[0]
+
+
+def test_inline_and_process_executors_give_the_same_records(executor: ProcessExecutor) -> None:
+    def told(executor: Executor) -> list[News]:
+        news: list[News] = []
+        executed(executor, Script(rounds=4).spec(), news.append)
+        executor.close()
+        return news
+
+    inline, process = told(InlineExecutor(load_pair, cycles)), told(executor)
     assert len(inline) == len(process) == 4 + 1 + 4 + 1
-    assert str(inline).replace(inline[-1].text[:2], "L1") == str(process)  # pyright: ignore[reportAttributeAccessIssue]
+    last = inline[-1]
+    assert isinstance(last, RunEnded)
+    assert str(inline).replace(last.ended.text[:2], "L1") == str(process)
 
 
 def test_a_run_is_cancelled_inline_from_within_its_own_round() -> None:
-    executor = InlineExecutor(load_pair, generate)
+    executor = InlineExecutor(load_pair, cycles)
     rounds: list[Round] = []
 
-    def tell(happening: object) -> None:
-        if (round := getattr(happening, "round", None)) is not None:
-            rounds.append(round)
+    def tell(news: News) -> None:
+        if isinstance(news, RunRound):
+            rounds.append(news.round)
             if len(rounds) == 2:
                 executor.cancel("r")
 
-    assert executor.execute("r", Script(rounds=9).spec(), tell).stop_reason == "cancelled"
+    assert executed(executor, Script(rounds=9).spec(), tell).stop_reason == "cancelled"
     assert len(rounds) == 2
-    assert executor.execute("r", Script(rounds=9).spec(), tell).stop_reason == "max_new_tokens"
+    assert executed(executor, Script(rounds=9).spec()).stop_reason == "max_new_tokens"
     executor.close()
     with pytest.raises(EngineFault, match="The engine is stopped"):
-        executor.execute("r", Script().spec(), tell)
+        executed(executor, Script().spec())
 
 
 def test_a_run_whose_records_break_a_conservation_law_has_failed() -> None:
-    def engine(requests: Sequence[Request], pair: object, **_: object) -> Iterator[Event]:
-        yield Started(0, 1, 0.0, fingerprint=FINGERPRINT)
-        yield replace(fake_round(0), committed=(5,), committed_text=("a",))
-        yield Ended(0, "eos", "a", 1.0)
+    def engine(requests: Sequence[Request], pair: object, **_: object) -> Generator[tuple[Event, ...], None, None]:
+        yield (Started(0, 1, 0.0, fingerprint=FINGERPRINT),)
+        yield replace(fake_round(0), committed=(5,), committed_text=("a",)), Ended(0, "eos", "a", 1.0)
 
     sink = ListSink()
     jobs = Jobs(sink, "session", executor=InlineExecutor(load_pair, engine))
@@ -642,8 +585,8 @@ def test_the_embedded_model_decodes_in_its_process_is_cancelled_and_decodes_agai
     jobs.close()
 
 
-def test_a_cancel_that_comes_before_execute_is_not_lost(executor: ProcessExecutor) -> None:
-    for each in (executor, InlineExecutor(load_pair, generate)):
+def test_a_cancel_that_comes_before_the_run_is_not_lost(executor: ProcessExecutor) -> None:
+    for each in (executor, InlineExecutor(load_pair, cycles)):
         each.cancel("r")
-        assert each.execute("r", Script(rounds=1_000_000).spec(), lambda happening: None).stop_reason == "cancelled"
+        assert executed(each, Script(rounds=1_000_000).spec()).stop_reason == "cancelled"
         each.close()

@@ -11,11 +11,15 @@ from core.protocol import (
     Complaint,
     Loading,
     Message,
+    Pause,
+    Resume,
     Run,
     RunEnded,
     RunRound,
     RunStarted,
     Shutdown,
+    Step,
+    Together,
     Unload,
     decode_command,
     decode_report,
@@ -40,7 +44,17 @@ SPEC = RunSpec(
 )
 POSITION = Position(node=-1, top=(TopToken(1, HOSTILE, 1 / 3, None),), p_rest=2 / 3, q_rest=None)
 ROUND = dataclasses.replace(fake_round(7, HOSTILE), positions=(POSITION,), wall_s=1e-9 / 3)
-COMMANDS = [Run(run_id="r", spec=SPEC), Cancel(run_id="r"), Unload(), Shutdown()]
+COMMANDS = [
+    Run(run_id="r", spec=SPEC),
+    Cancel(run_id="r"),
+    Run(run_id="r", spec=SPEC, paused=True),
+    Together(runs=(Run(run_id="r", spec=SPEC), Run(run_id="s", spec=SPEC, paused=True))),
+    Pause(run_id="r"),
+    Resume(run_id="r"),
+    Step(run_id="r"),
+    Unload(),
+    Shutdown(),
+]
 REPORTS = [
     Loading(run_id="r", message="loading …", fraction=0.25),
     Loading(run_id="r", message="starting …"),

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any
 
 import pytest
 
-from core.engine import generate
+from core.engine import cycles, generate
 from core.kv import SlotCache
+from core.lanes import Lanes
 from core.metrics import summarise, violations
+from core.protocol import Complaint, Report, Run, RunEnded, RunRound, RunStarted, Shutdown, Together
 from core.records import Ended, Event, Round, Started
+from core.runner import Runner
 from core.timing import Laps, RunClock
-from core.types import ChainShape, NoDrafter, NoShape, Request, Sampling, SmallModelDrafter, Stops
+from core.types import ChainShape, NoDrafter, NoShape, PairSpec, Request, RunSpec, Sampling, SmallModelDrafter, Stops
 from tests.fakes import FakeStream, always, fake_pair
 
 
@@ -99,6 +103,48 @@ def test_a_chain_of_three_books_every_second_to_the_stage_that_spent_it(monkeypa
     assert summary.tpot_s == rounds[1].wall_s / 7
     assert summary.tokens_per_second == 8 / summary.decode_s
     assert (summary.gap_p50_s, summary.gap_max_s) == (0.0, rounds[1].wall_s)
+
+
+def test_each_lane_of_a_race_counts_only_its_own_compute(monkeypatch):
+    """Beside a lane whose passes take a thousand times as long, and a consumer that is slow as well."""
+    time = Time()
+    quick, slow = timed_pair(time, monkeypatch), timed_pair(time, monkeypatch)
+    slow.target.network.table = time.costs(1000 * TARGET_S, slow.target.network.table)
+    request = Request(
+        prompt="ab",
+        sampling=Sampling(temperature=0.0),
+        stops=Stops(max_new_tokens=16),
+        drafter=SmallModelDrafter(),
+        shape=ChainShape(gamma=3),
+    )
+
+    def raced(*names: str) -> dict[str, list[Report]]:
+        told: dict[str, list[Report]] = {name: [] for name in names}
+
+        def tell(report: Report) -> None:
+            assert not isinstance(report, Complaint)
+            time.now += HELD_S
+            told[report.run_id].append(report)
+            if all(reports and isinstance(reports[-1], RunEnded) for reports in told.values()):
+                lanes.hear(Shutdown())
+
+        pairs = {"quick": quick, "slow": slow}
+        lanes = Lanes(Runner(lambda spec, progress: pairs[spec.name], partial(cycles, clock=time)), tell)
+        specs = {name: RunSpec(pair=PairSpec(name=name), request=request) for name in names}
+        lanes.hear(Together(runs=tuple(Run(run_id=name, spec=spec) for name, spec in specs.items())))
+        lanes.serve()
+        return told
+
+    def times(reports: list[Report]) -> list[object]:
+        rounds = [replace(one.round, nodes=(), positions=()) for one in reports if isinstance(one, RunRound)]
+        prefill = [one.started.prefill_s for one in reports if isinstance(one, RunStarted)]
+        end = [one.ended.e2e_s for one in reports if isinstance(one, RunEnded)]
+        assert len(rounds) == 4 and len(prefill) == len(end) == 1
+        return [*prefill, *rounds, *end]
+
+    together = raced("quick", "slow")
+    assert times(together["quick"]) == times(raced("quick")["quick"])
+    assert times(together["slow"]) == times(raced("slow")["slow"])
 
 
 def test_plain_decoding_spends_no_draft_time(monkeypatch):

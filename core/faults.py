@@ -1,0 +1,43 @@
+"""Faults of a run as sentences, and the memory that they leave behind."""
+
+from __future__ import annotations
+
+import gc
+import sys
+
+from core.errors import SpecLensError
+
+
+def sentence(fault: Exception) -> str:
+    """What a person reads of it: our own errors as they are, others by their kind and first line."""
+    if isinstance(fault, SpecLensError):
+        return str(fault)
+    first_line = (str(fault).strip().splitlines() or ["no message"])[0]
+    if is_out_of_memory(fault):
+        return (
+            f"The device ran out of memory ({first_line}); the run's caches were freed. Lower max new tokens, the "
+            "length of the prompt or the number of drafted candidates, or choose a smaller pair or precision."
+        )
+    return (
+        f"The run broke on something unexpected ({type(fault).__name__}: {first_line}). Later runs are not affected; "
+        "the engine's log holds the details for a report."
+    )
+
+
+def is_out_of_memory(fault: Exception) -> bool:
+    """True for a device's or the host's failed allocation; imports no torch to find out."""
+    torch = sys.modules.get("torch")
+    return (
+        isinstance(fault, MemoryError)
+        or (torch is not None and isinstance(fault, torch.OutOfMemoryError))
+        # What torch's CPU allocator raises is a bare RuntimeError.
+        or (isinstance(fault, RuntimeError) and "can't allocate memory" in str(fault))
+    )
+
+
+def free_memory() -> None:
+    """Collect garbage and hand cached device memory back."""
+    gc.collect()
+    torch = sys.modules.get("torch")  # if nobody has imported it, there is nothing to free
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
