@@ -65,6 +65,8 @@ _OWN: dict[str, tuple[str, str]] = {
     "peak_memory_kind": ("", "What peak_memory_bytes counts: cuda_allocated or process_rss."),
     "archived": ("", "Whether the run was taken out of the usual lists."),
     "rounds_missing": ("rounds", "Rounds at the end that could not be stored (full disk); empty: unknown."),
+    "name": ("", "The name that somebody gave the run."),
+    "note": ("", "What somebody noted about the run."),
     # rounds
     "round_index": ("", "The round within its run, from 0."),
     "request": ("", "The run's place in the batch it was decoded in, from 0."),
@@ -86,6 +88,7 @@ _OWN: dict[str, tuple[str, str]] = {
     "accept_prob": ("probability", "Probability with which the rule accepts it; empty: never tested."),
     "u": ("", "The coin: accepted when u < accept_prob; empty: never tested."),
     "near_threshold": ("", "u within 1e-5 of accept_prob: rounding could have decided otherwise."),
+    "redraw_fallback": ("", "No draft mass in the rule's set: the redraw came from the target's instead; empty: not recorded."),
 }
 
 _FINGERPRINT: dict[str, str] = {
@@ -131,7 +134,9 @@ def columns(table: TableName) -> tuple[ExportColumn, ...]:
                 )
                 for name in _LISTS
             )
-            return own + lists + tuple(_environment(field.name) for field in dataclasses.fields(Fingerprint))
+            tagged = ExportColumn("tags", "json", "", "The run's tags: a JSON array.", ("tags", "tag"))
+            environment = tuple(_environment(field.name) for field in dataclasses.fields(Fingerprint))
+            return (*own, tagged, *lists, *environment)
 
 
 def _column(table: Table, name: str) -> ExportColumn:

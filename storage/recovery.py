@@ -13,7 +13,7 @@ from core.records import Ended, Round, Started, Summary
 from storage.database import Database
 from storage.round_rows import read_rounds
 from storage.run_rows import ended_row, fingerprint_from
-from storage.schema import CHILDREN, fingerprints, rounds, runs
+from storage.schema import CHILDREN, fingerprints, rounds, runs, tags
 from storage.values import aware, required
 
 log = logging.getLogger(__name__)
@@ -98,7 +98,7 @@ def sweep(database: Database) -> int:
     """Deletes parts of runs that are gone; returns how many such runs there were."""
     with database.read() as connection:
         known = select(runs.c.run_id)
-        parts = select(rounds.c.run_id).union(select(fingerprints.c.run_id)).subquery()
+        parts = select(rounds.c.run_id).union(select(fingerprints.c.run_id), select(tags.c.run_id)).subquery()
         orphans = list(connection.execute(select(parts.c.run_id).where(parts.c.run_id.not_in(known))).scalars())
     if orphans:
         delete_parts(database, orphans)

@@ -1,4 +1,4 @@
-"""The store: takes runs as they happen and keeps them in one DuckDB file; also deletes and archives.
+"""The store: takes runs as they happen and keeps them in one DuckDB file; also labels, archives and deletes them.
 
 What is handed in is on disk within 500 ms: gathered for :data:`storage.writer.GATHER_S`, then one commit.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -19,9 +19,11 @@ from core.records import TERMINAL, Ended, Round, Started, Summary
 from core.types import RunSpec
 from storage.connect import database_path
 from storage.database import Database
+from storage.labels import clean_name, clean_note, clean_tags, write_label, write_tags
 from storage.pending import Arrived, Began, Over, Submitted, Write, write_batch
 from storage.recovery import delete_parts, recover
 from storage.schema import runs
+from storage.values import text
 from storage.writer import GATHER_S, MOST_WAITING, Writer
 
 
@@ -113,6 +115,44 @@ class Store:
     def archive(self, run_ids: Sequence[str], archived: bool = True) -> int:
         """Takes runs out of the usual lists, or with False back into them; returns how many were found."""
         return self._writer.call(lambda: self._archive(list(run_ids), archived))
+
+    def rename(self, run_id: str, name: str | None) -> None:
+        """Gives the run a name; an empty one or None takes it away.
+
+        Raises BadInput for an unknown run and for a name longer than :data:`storage.labels.MOST_NAME`.
+        """
+        cleaned = clean_name(name)
+        self._writer.call(lambda: self._label(run_id, name=cleaned))
+
+    def annotate(self, run_id: str, note: str | None) -> None:
+        """Puts a note on the run, in place of an earlier one; an empty one or None takes it away.
+
+        Raises BadInput for an unknown run and for a note longer than :data:`storage.labels.MOST_NOTE`.
+        """
+        cleaned = clean_note(note)
+        self._writer.call(lambda: self._label(run_id, note=cleaned))
+
+    def tag(self, run_ids: Sequence[str], add: str | Iterable[str] = (), remove: str | Iterable[str] = ()) -> int:
+        """Adds tags to runs and takes others away; returns how many of the runs were found.
+
+        Raises BadInput, and changes nothing: an empty or too long tag, one that is in both, too many on one run.
+        """
+        more, less = clean_tags(add), clean_tags(remove)
+        if both := sorted(set(more) & set(less)):
+            raise BadInput(f"The tag {both[0]!r} cannot be added and taken away at once: choose one.")
+        return self._writer.call(lambda: self._tag(list(run_ids), more, less))
+
+    def _label(self, run_id: str, **changes: str | None) -> int:
+        with self.database.write() as connection:
+            write_label(connection, text(run_id), **changes)
+        return 1
+
+    def _tag(self, run_ids: list[str], add: Sequence[str], remove: Sequence[str]) -> int:
+        found = list(self._statuses(run_ids))
+        if found and (add or remove):
+            with self.database.write() as connection:
+                write_tags(connection, found, add, remove)
+        return len(found)
 
     def _delete(self, run_ids: list[str]) -> int:
         found = self._statuses(run_ids)

@@ -25,6 +25,10 @@ MOST_AT_ONCE = 2_000
 """Most rounds in one transaction, but for a batch that is larger by itself."""
 
 
+CONFLICTS = 5
+"""How often a task that meets another transaction is done again before its caller is told."""
+
+
 class _Task:
     """Something to do on the writer's thread, between batches, that its caller waits for."""
 
@@ -149,7 +153,8 @@ class Writer:
         """The next task, or what gathered within ``gather_s``; None when closing and nothing is left."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
-            self._changed.wait_for(lambda: self._closing, timeout=self._gather_s)
+            # somebody waits for a task: what came before it is gathered enough
+            self._changed.wait_for(lambda: self._closing or self._asked(), timeout=self._gather_s)
             if not self._queue:
                 return None
             if isinstance(first := self._queue[0], _Task):
@@ -163,9 +168,12 @@ class Writer:
                 self._queue.popleft()
             return batch
 
+    def _asked(self) -> bool:
+        return bool(self._queue) and isinstance(self._queue[-1], _Task)
+
     def _perform(self, task: _Task) -> None:
         try:
-            task.result.set_result(task.do())
+            task.result.set_result(_retried(task.do))
         except Exception as error:
             if is_outage(error):
                 said = StorageUnavailable(f"{self._sentence(error)} Try again then.")
@@ -238,6 +246,18 @@ class Writer:
             self._done += items
             self._waiting_rounds -= rounds
             self._changed.notify_all()
+
+
+def _retried(do: Callable[[], int]) -> int:
+    """``do``, and again when its transaction met another one: it was rolled back whole."""
+    for _ in range(CONFLICTS):
+        try:
+            return do()
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            log.info("storage: a conflict, tried again: %s", reason(error))
+    return do()
 
 
 def _parts(records: list[Record]) -> list[list[Record]]:
