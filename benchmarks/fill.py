@@ -205,7 +205,9 @@ def _rounds(batch: _Batch, run_id: str, drafted: int, siblings: int, depth: int,
         cut=0,
         depth_offered=depth,
         committed=accepted + 1,
-        committed_tokens=[json.dumps(row[: count + 1].tolist()) for row, count in zip(committed, accepted, strict=True)],
+        committed_tokens=[
+            json.dumps(row[: count + 1].tolist()) for row, count in zip(committed, accepted, strict=True)
+        ],
         committed_texts=[
             json.dumps([words[int(one)].as_py() for one in row[: count + 1]])
             for row, count in zip(committed, accepted, strict=True)

@@ -15,6 +15,11 @@ from storage.schema import candidates, rounds, runs
 
 TableName = Literal["runs", "rounds", "candidates"]
 
+Format = Literal["csv", "parquet"]
+"""How a table is exported."""
+
+FORMATS: tuple[Format, ...] = ("csv", "parquet")
+
 TABLES: tuple[TableName, ...] = ("runs", "rounds", "candidates")
 
 
@@ -88,7 +93,10 @@ _OWN: dict[str, tuple[str, str]] = {
     "accept_prob": ("probability", "Probability with which the rule accepts it; empty: never tested."),
     "u": ("", "The coin: accepted when u < accept_prob; empty: never tested."),
     "near_threshold": ("", "u within 1e-5 of accept_prob: rounding could have decided otherwise."),
-    "redraw_fallback": ("", "No draft mass in the rule's set: the redraw came from the target's instead; empty: not recorded."),
+    "redraw_fallback": (
+        "",
+        "No draft mass in the rule's set: the redraw came from the target's instead; empty: not recorded.",
+    ),
 }
 
 _FINGERPRINT: dict[str, str] = {
@@ -143,7 +151,7 @@ def _column(table: Table, name: str) -> ExportColumn:
     source = (table.name, name)
     kind = _kind(table, name)
     if table is candidates and name == "text":
-        return ExportColumn(name, "token", "", "The token as shown, a JSON string; ⟨e2⟩: part of a character.", source)
+        return ExportColumn(name, "token", "", "The token as shown; ⟨e2⟩: part of a character.", source)
     if name in _OWN:
         return ExportColumn(name, kind, *_OWN[name], source)
     metric = GLOSSARY[name]
@@ -172,11 +180,16 @@ def _kind(table: Table, name: str) -> Kind:
             return "text"
 
 
-def dictionary_csv() -> str:
+def definition(column: ExportColumn, format: Format) -> str:
+    """The column's definition, with what the format does to its values."""
+    return f"{column.definition} A JSON string." if column.kind == "token" and format == "csv" else column.definition
+
+
+def dictionary_csv(format: Format = "csv") -> str:
     """The data dictionary of all exported tables, a CSV itself."""
     text = line([quoted(name) for name in ("table", "column", "kind", "unit", "definition")])
     for table in TABLES:
         for one in columns(table):
-            cells = (table, one.name, one.kind, one.unit, one.definition)
+            cells = (table, one.name, one.kind, one.unit, definition(one, format))
             text += line([quoted(inert(cell)) for cell in cells])
     return text

@@ -17,8 +17,8 @@ OneOrMore = str | Collection[str] | None
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """All conditions hold together. ``tag``: runs that have it, or any of several. ``text`` is looked for, ignoring case,
-    in name, note, prompt, output and run id; ``since`` and ``until`` bound the submission, the latter excluded;
+    """All conditions hold together. ``tag``: runs that have it, or any of several. ``text`` is looked for, ignoring
+    case, in name, note, prompt, output and run id; ``since`` and ``until`` bound the submission, the latter excluded;
     ``archived``: None means archived or not."""
 
     status: OneOrMore = None

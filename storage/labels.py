@@ -70,9 +70,7 @@ def write_label(connection: Connection, run_id: str, **changes: str | None) -> N
         raise BadInput(f"There is no run {run_id}: it was deleted, or its link is wrong.")
 
 
-def write_tags(
-    connection: Connection, run_ids: Sequence[str], add: Collection[str], remove: Collection[str]
-) -> None:
+def write_tags(connection: Connection, run_ids: Sequence[str], add: Collection[str], remove: Collection[str]) -> None:
     """Takes the tags ``remove`` from the runs and gives them those of ``add`` that they do not have yet.
 
     Raises BadInput when a run would have more than :data:`MOST_TAGS`; the transaction is to be given up then.
@@ -82,9 +80,7 @@ def write_tags(
     if not add:
         return
     present = {(row.run_id, row.tag) for row in connection.execute(select(tags).where(tags.c.run_id.in_(run_ids)))}
-    insert_rows(
-        connection, tags, [(run_id, tag) for run_id in run_ids for tag in add if (run_id, tag) not in present]
-    )
+    insert_rows(connection, tags, [(run_id, tag) for run_id in run_ids for tag in add if (run_id, tag) not in present])
     count = func.count(tags.c.tag)
     over = select(tags.c.run_id, count).where(tags.c.run_id.in_(run_ids)).group_by(tags.c.run_id)
     for run_id, found in connection.execute(over.having(count > MOST_TAGS).limit(1)):

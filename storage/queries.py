@@ -38,8 +38,8 @@ MOST_FACETS = 200
 @dataclass(frozen=True, slots=True)
 class StoredRun:
     """One run as stored. ``pair``, ``drafter``, ``shape`` and ``rule`` are the texts that the filter takes; moments
-    are UTC; ``rounds_missing``: rounds that could not be kept, None when that is unknown. ``name``, ``note`` and ``tags``
-    are what people wrote on it (``storage.labels``)."""
+    are UTC; ``rounds_missing``: rounds that could not be kept, None when that is unknown. ``name``, ``note`` and
+    ``tags`` are what people wrote on it (``storage.labels``)."""
 
     run_id: str
     session: str

@@ -54,11 +54,11 @@ def readings(store: Store, filter: RunFilter, table: TableName) -> Iterator[Read
         yield Reading(tuple(ids))
 
 
-def _sizes(filter: RunFilter, table: TableName) -> Select[Any]:
+def _sizes(filter: RunFilter, table: TableName) -> Select[*tuple[Any, ...]]:
     """Per run: its id, how many rounds its rows can be cut into, and how many rows there are."""
     if table == "runs":
         length = func.strlen(runs.c.spec_json) + func.strlen(runs.c.prompt) + func.coalesce(func.strlen(runs.c.text), 0)
-        size = select(runs.c.run_id, literal_column("1"), 1 + length // 1000)
+        size: Select[*tuple[Any, ...]] = select(runs.c.run_id, literal_column("1"), 1 + length // 1000)
     else:
         rows = func.count(rounds.c.round_index) if table == "rounds" else func.sum(rounds.c.drafted)
         size = (

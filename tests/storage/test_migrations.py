@@ -42,7 +42,7 @@ def test_a_new_database_has_exactly_the_tables_of_the_code(store: Store) -> None
     with store.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
-        assert migrate.version(connection) == migrate.head() == "0002"
+        assert migrate.version(connection) == migrate.head() == "0003"
 
 
 def test_a_database_of_the_first_schema_is_copied_migrated_and_keeps_its_runs(path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_database_of_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -
     with pytest.raises(StorageUnavailable) as refused:
         Store(path)
     assert str(refused.value) == (
-        f"{path} was written by a newer SpecLens: its schema is 9999 and this one knows up to 0002. "
+        f"{path} was written by a newer SpecLens: its schema is 9999 and this one knows up to 0003. "
         "Update SpecLens, or name another file."
     )
     assert path.read_bytes() == before
@@ -126,7 +126,7 @@ def test_a_migration_that_fails_is_rolled_back_and_says_where_the_copy_is(
 
     with monkeypatch.context() as patched:
         patched.setattr(migrate, "upgrade", fail)
-        with pytest.raises(StorageUnavailable, match="could not be brought from schema 0001 to 0002") as refused:
+        with pytest.raises(StorageUnavailable, match="could not be brought from schema 0001 to 0003") as refused:
             Store(path)
     copy = path.with_name("speclens.schema-0001.duckdb")
     assert str(refused.value).endswith(f"(the power went); it is unchanged. The copy made before is {copy}.")
