@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -294,44 +294,15 @@ def _row(batch: _Batch, number: int, run_id: str, shape: ShapeSpec, accepted: np
         batch.rows[tags] += [(run_id, f"tag {number % 15}"), (run_id, f"week {number // 1440}")]
 
 
-SUMMARY = Summary(
-    prompt_tokens=40,
-    output_tokens=0,
-    rounds=0,
-    rounds_without_draft=0,
-    drafted=0,
-    accepted=0,
-    rejected=0,
-    unreached=0,
-    cut=0,
-    text="",
-    stop_reason="eos",
-    tokens_per_round=None,
-    accepted_length=1.0,
-    draft_acceptance_rate=0.5,
-    path_acceptance=0.6,
-    target_calls_per_token=0.5,
-    acceptance_unconditional=(0.8, 0.6, 0.4, 0.3, 0.2),
-    acceptance_conditional=(0.8, 0.75, 0.66, 0.75, 0.66),
-    draft_s=0.5,
-    verify_s=2.0,
-    state_s=0.1,
-    other_s=0.1,
-    prefill_s=0.3,
-    decode_s=3.0,
-    ttft_s=0.4,
-    tpot_s=0.02,
-    e2e_s=0.0,
-    gap_p50_s=0.01,
-    gap_p95_s=0.08,
-    gap_max_s=0.2,
-    burst_gap_p50_s=0.05,
-    burst_gap_p95_s=0.1,
-    burst_gap_max_s=0.2,
-    tokens_per_second=None,
-    peak_memory_bytes=2**30,
-    peak_memory_kind="process_rss",
-)
+_VALUES: dict[str, Any] = {entry.name: 0.25 if "float" in str(entry.type) else 7 for entry in fields(Summary)} | {
+    "acceptance_unconditional": (0.8, 0.6, 0.5, 0.4, 0.3),
+    "acceptance_conditional": (0.8, 0.75, 0.8, 0.8, 0.75),
+    "text": "",
+    "stop_reason": "eos",
+    "peak_memory_kind": "process_rss",
+}
+
+SUMMARY = Summary(**_VALUES)
 
 FINGERPRINT = Fingerprint(
     target="target",

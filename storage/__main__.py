@@ -16,7 +16,7 @@ from sqlalchemy import func, select
 from core.errors import BadInput, SpecLensError
 from core.records import RunStatus
 from storage.bundle import write_bundle, write_dictionary, write_table
-from storage.connect import default_path
+from storage.connect import default_path, refusal
 from storage.dictionary import FORMATS, TABLES
 from storage.files import Files
 from storage.filters import RunFilter
@@ -76,7 +76,7 @@ def export(
         try:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise SpecLensError(f"{out} cannot be written: {error.strerror}.") from error
+            raise SpecLensError(f"{out} cannot be written: {refusal(error)}.") from error
         with Files(out) as files:
             if as_zip:
                 write_bundle(store, chosen, files.new("speclens.zip"), bom, format)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from core.errors import StorageUnavailable
-from storage.connect import is_full
+from storage.connect import refusal
 from storage.dictionary import TABLES, Format, TableName, dictionary_csv
 from storage.export import BOM, export_csv
 from storage.filters import RunFilter
@@ -106,7 +106,7 @@ def export_file(
         _close_quietly(file)
         if isinstance(error, OSError):
             place = folder or tempfile.gettempdir()
-            raise StorageUnavailable(f"The export cannot be written to {place}: {_why(error)}.") from error
+            raise StorageUnavailable(f"The export cannot be written to {place}: {refusal(error)}.") from error
         raise
     return file
 
@@ -114,10 +114,6 @@ def export_file(
 def export_zip(store: Store, filter: RunFilter, bom: bool = True) -> IO[bytes]:
     """The CSV bundle as an open file at its start; it disappears when closed."""
     return export_file(store, filter, bom=bom)
-
-
-def _why(error: OSError) -> str:
-    return "the disk is full, so free some room" if is_full(error) else str(error.strerror or error)
 
 
 def _close_quietly(file: IO[bytes]) -> None:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from core.errors import SpecLensError
+from storage.connect import refusal
 
 PARTIAL = ".partial"
 
@@ -46,9 +47,10 @@ class Files:
                 error = late
         left = self._remove()
         if isinstance(error, OSError):
-            why = str(error.strerror or error)
-            kept = f"; remove {', '.join(map(str, left))}, which is incomplete" if left else ""
-            raise SpecLensError(f"{self._folder} cannot be written: {why}; nothing was exported{kept}.") from error
+            kept = f"; remove what is incomplete: {', '.join(map(str, left))}" if left else ""
+            raise SpecLensError(
+                f"{self._folder} cannot be written: {refusal(error)}; nothing was exported{kept}."
+            ) from error
 
     def _complete(self) -> None:
         for file in self._open:

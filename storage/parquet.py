@@ -22,7 +22,7 @@ from storage.store import Store
 GROUP = 100_000
 """Rows gathered into one row group, but for a reading that is larger by itself."""
 
-GROUP_BYTES = 32 * 2**20
+GROUP_BYTES = 16 * 2**20
 """A row group is ended at this size too, in bytes."""
 
 _TYPE: dict[Kind, pa.DataType] = {

@@ -21,10 +21,13 @@ from storage.connect import database_path
 from storage.database import Database
 from storage.labels import clean_name, clean_note, clean_tags, write_label, write_tags
 from storage.pending import Arrived, Began, Over, Submitted, Write, write_batch
-from storage.recovery import delete_parts, recover
-from storage.schema import runs
+from storage.recovery import delete_part, recover
+from storage.schema import CHILDREN, runs
 from storage.values import text
 from storage.writer import GATHER_S, MOST_WAITING, Writer
+
+DELETING_S = 600.0
+"""Longest that the deletion from one table is waited for, in seconds."""
 
 
 class Store:
@@ -108,9 +111,18 @@ class Store:
     def delete(self, run_ids: Sequence[str]) -> int:
         """Deletes ended runs for good, with all their parts; returns how many there were.
 
-        Raises BadInput when one of them is still queued or running: nothing is deleted then.
+        Raises BadInput when one of them is still queued or running: nothing is deleted then. Records that arrive
+        meanwhile are written between its steps. What they took in the file is used again after a while.
         """
-        return self._writer.call(lambda: self._delete(list(run_ids)))
+        asked = list(run_ids)
+        # the runs' own rows first: what follows is swept at the next start if the process dies in between
+        found = self._writer.call(lambda: self._delete(asked))
+        if found:
+            for table in CHILDREN:
+                self._writer.call(lambda table=table: delete_part(self.database, table, found), timeout_s=DELETING_S)
+            # blocks with deleted rows are written anew then: seconds for thousands of runs, so nobody waits for it
+            self._writer.checkpoint_later()
+        return len(found)
 
     def archive(self, run_ids: Sequence[str], archived: bool = True) -> int:
         """Takes runs out of the usual lists, or with False back into them; returns how many were found."""
@@ -154,18 +166,15 @@ class Store:
                 write_tags(connection, found, add, remove)
         return len(found)
 
-    def _delete(self, run_ids: list[str]) -> int:
+    def _delete(self, run_ids: list[str]) -> list[str]:
         found = self._statuses(run_ids)
         live = sorted(run_id for run_id, status in found.items() if status not in TERMINAL)
         if live:
             raise BadInput(f"Run {live[0]} is still {found[live[0]]}: stop it before deleting it.")
         if found:
-            # the run's own row first: what follows is swept at the next start if the process dies in between
             with self.database.write() as connection:
                 connection.execute(delete(runs).where(runs.c.run_id.in_(found)))
-            delete_parts(self.database, list(found))
-            self.database.checkpoint()
-        return len(found)
+        return sorted(found)
 
     def _archive(self, run_ids: list[str], archived: bool) -> int:
         found = self._statuses(run_ids)
@@ -175,6 +184,7 @@ class Store:
         return len(found)
 
     def _statuses(self, run_ids: list[str]) -> dict[str, str]:
+        ids = [text(run_id) for run_id in run_ids]
         with self.database.read() as connection:
-            rows = connection.execute(select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(run_ids)))
+            rows = connection.execute(select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(ids)))
             return {row.run_id: row.status for row in rows}

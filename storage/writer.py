@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from core.errors import StorageUnavailable
 from storage.connect import is_broken, is_conflict, is_full, is_outage, reason
@@ -29,12 +30,15 @@ CONFLICTS = 5
 """How often a task that meets another transaction is done again before its caller is told."""
 
 
-class _Task:
-    """Something to do on the writer's thread, between batches, that its caller waits for."""
+T = TypeVar("T")
 
-    def __init__(self, do: Callable[[], int]) -> None:
+
+class _Task:
+    """Something to do on the writer's thread, between batches; whoever handed it in may wait for its result."""
+
+    def __init__(self, do: Callable[[], Any]) -> None:
         self.do = do
-        self.result: Future[int] = Future()
+        self.result: Future[Any] = Future()
 
 
 class Writer:
@@ -82,7 +86,7 @@ class Writer:
         with self._changed:
             return self._dropped.pop(run_id, 0)
 
-    def call(self, do: Callable[[], int], timeout_s: float = 60.0) -> int:
+    def call(self, do: Callable[[], T], timeout_s: float = 60.0) -> T:
         """Runs ``do`` on the writer's thread after everything handed in before, and waits for its result."""
         task = _Task(do)
         self._append(task)
@@ -92,6 +96,10 @@ class Writer:
             raise StorageUnavailable(
                 self.trouble or f"The database {self._database.path} is busy: try again."
             ) from None
+
+    def checkpoint_later(self) -> None:
+        """Has the log moved into the file after what was handed in before, without anybody waiting for it."""
+        self._append(_Task(self._checkpoint))
 
     def _append(self, item: Record | _Task) -> None:
         with self._changed:
@@ -248,7 +256,7 @@ class Writer:
             self._changed.notify_all()
 
 
-def _retried(do: Callable[[], int]) -> int:
+def _retried(do: Callable[[], T]) -> T:
     """``do``, and again when its transaction met another one: it was rolled back whole."""
     for _ in range(CONFLICTS):
         try:
