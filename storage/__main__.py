@@ -15,10 +15,10 @@ from sqlalchemy import func, select
 
 from core.errors import BadInput, SpecLensError
 from core.records import RunStatus
-from storage.bundle import write_bundle
-from storage.connect import default_path
-from storage.dictionary import TABLES, dictionary_csv
-from storage.export import BOM, export_csv
+from storage.bundle import write_bundle, write_dictionary, write_table
+from storage.connect import default_path, refusal
+from storage.dictionary import FORMATS, TABLES
+from storage.files import Files
 from storage.filters import RunFilter
 from storage.migrate import version
 from storage.queries import Runs
@@ -49,9 +49,15 @@ def export(
     text: Annotated[str | None, typer.Option(help="Only runs with this text in prompt, output or id.")] = None,
     archived: Annotated[bool, typer.Option("--archived", help="Archived runs too.")] = False,
     bom: Annotated[bool, typer.Option("--bom", help="Begin files with a byte order mark, as Excel wants.")] = False,
-    as_zip: Annotated[bool, typer.Option("--zip", help="One zip file rather than one CSV per table.")] = False,
+    as_zip: Annotated[bool, typer.Option("--zip", help="One zip file rather than one file per table.")] = False,
+    tag: Annotated[Many, typer.Option(help="Only runs with this tag; may stand several times.")] = None,
+    format: Annotated[str, typer.Option(help="csv or parquet.")] = "csv",
 ) -> None:
-    """Writes runs.csv, rounds.csv, candidates.csv and data_dictionary.csv of every run that matches."""
+    """Writes runs, rounds and candidates of every run that matches, and their data dictionary: all of it or nothing."""
+    if format not in FORMATS:
+        raise BadInput(f"{format!r} is no format: write one of {', '.join(FORMATS)}.")
+    if bom and format == "parquet":
+        raise BadInput("A byte order mark is for CSV: leave out --bom, or --format parquet.")
     known = get_args(RunStatus)
     if wrong := [value for value in status or [] if value not in known]:
         raise BadInput(f"{wrong[0]!r} is no status: write one of {', '.join(known)}.")
@@ -62,28 +68,23 @@ def export(
         shape=shape,
         rule=rule,
         text=text,
+        tag=tag,
         archived=None if archived else False,
     )
     with _opened(db) as store:
         count = Runs(store).count(chosen)
         try:
             out.mkdir(parents=True, exist_ok=True)
-            if as_zip:
-                with (out / "speclens.zip").open("wb") as file:
-                    write_bundle(store, chosen, file, bom)
-            else:
-                _write_files(store, chosen, out, bom)
         except OSError as error:
-            raise SpecLensError(f"{out} cannot be written: {error.strerror}.") from error
+            raise SpecLensError(f"{out} cannot be written: {refusal(error)}.") from error
+        with Files(out) as files:
+            if as_zip:
+                write_bundle(store, chosen, files.new("speclens.zip"), bom, format)
+            else:
+                write_dictionary(format, files.new("data_dictionary.csv"), bom)
+                for table in TABLES:
+                    write_table(store, chosen, table, format, files.new(f"{table}.{format}"), bom)
     typer.echo(f"{count} runs exported to {out}.")
-
-
-def _write_files(store: Store, chosen: RunFilter, out: Path, bom: bool) -> None:
-    (out / "data_dictionary.csv").write_bytes((BOM if bom else b"") + dictionary_csv().encode())
-    for table in TABLES:
-        with (out / f"{table}.csv").open("wb") as file:
-            for piece in export_csv(store, chosen, table, bom):
-                file.write(piece)
 
 
 @app.command()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from duckdb_sqlalchemy import insert_from_arrow
-from sqlalchemy import BigInteger, Boolean, Connection, Double, String, Table
+from sqlalchemy import BigInteger, Boolean, Connection, DateTime, Double, String, Table
 from sqlalchemy.types import TypeEngine
 
 
@@ -16,14 +16,15 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
     """Appends ``rows`` in the connection's transaction: values as ``storage.values`` makes them, in the order of the
     table's columns (tuples, not mappings: a long run has a hundred of them per round)."""
     if rows:
-        schema = _schema(table)
+        schema = arrow_schema(table)
         values = zip(*rows, strict=True)
         arrays = [pa.array(column, type=field.type) for column, field in zip(values, schema, strict=True)]
         insert_from_arrow(connection, table, pa.Table.from_arrays(arrays, schema=schema))
 
 
 @cache
-def _schema(table: Table) -> pa.Schema:
+def arrow_schema(table: Table) -> pa.Schema:
+    """The table's columns as Arrow has them, in order."""
     return pa.schema([(column.name, _arrow_type(column.type)) for column in table.columns])
 
 
@@ -37,5 +38,7 @@ def _arrow_type(kind: TypeEngine) -> pa.DataType:
             return pa.float64()
         case Boolean():
             return pa.bool_()
+        case DateTime():
+            return pa.timestamp("us")
         case _:
             raise TypeError(f"no Arrow type for column type {kind!r}")

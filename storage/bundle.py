@@ -1,26 +1,30 @@
-"""The export as one zip file: the three tables, the data dictionary and how to read them."""
+"""An export as files: one table, or all of them with the data dictionary and how to read them, zipped."""
 
 from __future__ import annotations
 
 import tempfile
 import zipfile
+from contextlib import suppress
+from pathlib import Path
 from typing import IO
 
-from storage.dictionary import TABLES, dictionary_csv
+from core.errors import StorageUnavailable
+from storage.connect import refusal
+from storage.dictionary import TABLES, Format, TableName, dictionary_csv
 from storage.export import BOM, export_csv
 from storage.filters import RunFilter
+from storage.parquet import write_parquet
 from storage.store import Store
 
-IN_MEMORY = 8 * 2**20
-"""Larger bundles go to a temporary file, in bytes."""
-
-README = """Runs exported from SpecLens, as CSV (RFC 4180, UTF-8).
-
-runs.csv             one row per run: settings, summary, environment
-rounds.csv           one row per round: counts, seconds, committed tokens
-candidates.csv       one row per drafted token
+_TABLES = """
+runs.{suffix}  one row per run: settings, labels, summary, environment
+rounds.{suffix}  one row per round: counts, seconds, committed tokens
+candidates.{suffix}  one row per drafted token
 data_dictionary.csv  every column: kind, unit, definition
+"""
 
+_README_CSV = """Runs exported from SpecLens, as CSV (RFC 4180, UTF-8).
+{tables}
 The tables join by run_id, and by round_index. An empty cell is "no value"; an empty text is two quotation marks.
 Kinds: "token" is a text as a JSON string; "json" an array or object; "moment" ISO 8601 in UTC; "flag" true or false.
 "text" is free text. Where it begins with = + - @, a tab or a line break (after apostrophes, if any), one apostrophe
@@ -28,26 +32,91 @@ stands in front, so that no spreadsheet takes it for a formula: take that one aw
 Characters that UTF-8 cannot hold (half surrogate pairs) are U+FFFD; token ids are exact.
 
 In Python:
-    text = {"prompt": str, "text": str, "error": str}
+    text = {{"prompt": str, "text": str, "error": str, "name": str, "note": str}}
     pandas.read_csv("runs.csv", dtype=text, keep_default_na=False, na_values=[""])
 (pandas has an empty text and no value as the same; the first argument keeps prompts such as 007 as they are.)
 """
 
+_README_PARQUET = """Runs exported from SpecLens, as Parquet (zstd).
+{tables}
+The tables join by run_id, and by round_index. Every column carries its unit and definition in its field's metadata,
+and the file has them all under the key data_dictionary. Kinds: "text" and "token" are texts as they are; "json" is a
+text that holds an array or object; "moment" a UTC timestamp; "flag" a boolean. Null is "no value".
+Characters that UTF-8 cannot hold (half surrogate pairs) are U+FFFD; token ids are exact.
+"""
 
-def write_bundle(store: Store, filter: RunFilter, target: IO[bytes], bom: bool = True) -> None:
+
+def readme(format: Format) -> str:
+    """How to read the bundle."""
+    lines = [entry.partition("  ") for entry in _TABLES.format(suffix=format).strip().splitlines()]
+    tables = "".join(f"{name:<21}{said}\n" for name, _, said in lines)
+    return {"csv": _README_CSV, "parquet": _README_PARQUET}[format].format(tables="\n" + tables)
+
+
+def write_table(
+    store: Store, filter: RunFilter, table: TableName, format: Format, target: IO[bytes], bom: bool = False
+) -> None:
+    """Writes one table of every run that matches to ``target``, piece by piece; ``bom`` is for CSV alone."""
+    if format == "parquet":
+        write_parquet(store, filter, table, target)
+        return
+    for piece in export_csv(store, filter, table, bom):
+        target.write(piece)
+
+
+def write_dictionary(format: Format, target: IO[bytes], bom: bool = False) -> None:
+    """Writes the data dictionary of the three tables, a CSV in both formats."""
+    target.write((BOM if bom else b"") + dictionary_csv(format).encode())
+
+
+def write_bundle(store: Store, filter: RunFilter, target: IO[bytes], bom: bool = True, format: Format = "csv") -> None:
     """Writes the zip of every run that matches to ``target``, piece by piece."""
-    with zipfile.ZipFile(target, "w", compression=zipfile.ZIP_DEFLATED) as bundle:
-        bundle.writestr("README.txt", README)
-        bundle.writestr("data_dictionary.csv", (BOM if bom else b"") + dictionary_csv().encode())
+    packed = zipfile.ZIP_DEFLATED if format == "csv" else zipfile.ZIP_STORED  # Parquet is compressed already
+    with zipfile.ZipFile(target, "w", compression=packed, compresslevel=1 if format == "csv" else None) as bundle:
+        bundle.writestr("README.txt", readme(format))
+        with bundle.open("data_dictionary.csv", "w") as file:
+            write_dictionary(format, file, bom)
         for table in TABLES:
-            with bundle.open(f"{table}.csv", "w", force_zip64=True) as file:
-                for piece in export_csv(store, filter, table, bom):
-                    file.write(piece)
+            with bundle.open(f"{table}.{format}", "w", force_zip64=True) as file:
+                write_table(store, filter, table, format, file, bom)
+
+
+def export_file(
+    store: Store,
+    filter: RunFilter,
+    table: TableName | None = None,
+    format: Format = "csv",
+    *,
+    bom: bool = False,
+    folder: Path | None = None,
+) -> IO[bytes]:
+    """The export as an open file at its start, for a download: one table, or with None the bundle of all.
+
+    It lies on disk, without a name, in ``folder`` (default: the system's for temporary files), and is gone when closed.
+    Raises StorageUnavailable when there is no room for it; nothing is left behind then.
+    """
+    file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - handed to the caller, who closes it
+    try:
+        if table is None:
+            write_bundle(store, filter, file, bom, format)
+        else:
+            write_table(store, filter, table, format, file, bom)
+        file.seek(0)
+    except BaseException as error:
+        _close_quietly(file)
+        if isinstance(error, OSError):
+            place = folder or tempfile.gettempdir()
+            raise StorageUnavailable(f"The export cannot be written to {place}: {refusal(error)}.") from error
+        raise
+    return file
 
 
 def export_zip(store: Store, filter: RunFilter, bom: bool = True) -> IO[bytes]:
-    """The bundle as an open file at its start; it disappears when closed."""
-    file = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115 - handed to the caller, who closes it
-    write_bundle(store, filter, file, bom)
-    file.seek(0)
-    return file
+    """The CSV bundle as an open file at its start; it disappears when closed."""
+    return export_file(store, filter, bom=bom)
+
+
+def _close_quietly(file: IO[bytes]) -> None:
+    """What is still in the file's buffer finds no room either; the file has no name and goes away."""
+    with suppress(OSError):
+        file.close()

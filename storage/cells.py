@@ -6,13 +6,9 @@ begins like a formula; quoting answers the former, a leading apostrophe the latt
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable
-from datetime import UTC, datetime
-from typing import Any, Literal
-
-from storage.values import text
+from typing import Literal
 
 Kind = Literal["text", "token", "json", "integer", "number", "flag", "moment"]
 """text: free text · token: a token's text as a JSON string, which always begins with a quotation mark and loses nothing
@@ -37,33 +33,28 @@ def quoted(value: str) -> str:
     return '"' + value.replace('"', '""') + '"'
 
 
-def _token(value: str) -> str:
-    return quoted(json.dumps(text(value), ensure_ascii=False))
+def _inert_sql(value: str) -> str:
+    return rf"CASE WHEN regexp_matches({value}, '^''*[=+\-@\t\r\n]') THEN '''' || {value} ELSE {value} END"
 
 
-def _moment(value: datetime) -> str:
-    return quoted(value.replace(tzinfo=UTC).isoformat(timespec="microseconds"))
+def _quoted_sql(value: str) -> str:
+    return f"'\"' || replace({value}, '\"', '\"\"') || '\"'"
 
 
-def _flag(value: bool) -> str:
-    return "true" if value else "false"
-
-
-_WRITE: dict[Kind, Callable[[Any], str]] = {
-    "text": lambda value: quoted(inert(value)),
-    "token": _token,
-    "json": quoted,
+_CELL: dict[Kind, Callable[[str], str]] = {
+    "text": lambda value: _quoted_sql(_inert_sql(value)),
+    "token": lambda value: _quoted_sql(f"CAST(to_json({value}) AS VARCHAR)"),
+    "json": _quoted_sql,
     "integer": str,
-    "number": repr,
-    "flag": _flag,
-    "moment": _moment,
+    "number": str,
+    "flag": str,
+    "moment": lambda value: _quoted_sql(f"strftime({value}, '%Y-%m-%dT%H:%M:%S.%f+00:00')"),
 }
 
 
-def writer(kind: Kind) -> Callable[[Any], str]:
-    """The function that writes values of ``kind`` as cells; None becomes nothing at all, the empty text ``""``."""
-    write = _WRITE[kind]
-    return lambda value: "" if value is None else write(value)
+def cell(kind: Kind, value: str) -> str:
+    """DuckDB SQL of the cell that the expression ``value`` becomes: NULL for NULL, ``""`` for the empty text."""
+    return f"({_CELL[kind](value)})"
 
 
 def line(cells: list[str]) -> str:

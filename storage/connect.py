@@ -120,6 +120,11 @@ def is_full(error: BaseException) -> bool:
     return any(sign in str(inner) for sign in _FULL)
 
 
+def refusal(error: OSError) -> str:
+    """Why a file cannot be written, as the end of a sentence; a full disk with what to do."""
+    return "the disk is full, so free some room" if is_full(error) else str(error.strerror or error)
+
+
 def is_conflict(error: BaseException) -> bool:
     """True when two transactions met; trying again at once is right."""
     inner = cause(error)

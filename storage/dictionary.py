@@ -15,6 +15,11 @@ from storage.schema import candidates, rounds, runs
 
 TableName = Literal["runs", "rounds", "candidates"]
 
+Format = Literal["csv", "parquet"]
+"""How a table is exported."""
+
+FORMATS: tuple[Format, ...] = ("csv", "parquet")
+
 TABLES: tuple[TableName, ...] = ("runs", "rounds", "candidates")
 
 
@@ -65,6 +70,8 @@ _OWN: dict[str, tuple[str, str]] = {
     "peak_memory_kind": ("", "What peak_memory_bytes counts: cuda_allocated or process_rss."),
     "archived": ("", "Whether the run was taken out of the usual lists."),
     "rounds_missing": ("rounds", "Rounds at the end that could not be stored (full disk); empty: unknown."),
+    "name": ("", "The name that somebody gave the run."),
+    "note": ("", "What somebody noted about the run."),
     # rounds
     "round_index": ("", "The round within its run, from 0."),
     "request": ("", "The run's place in the batch it was decoded in, from 0."),
@@ -86,6 +93,10 @@ _OWN: dict[str, tuple[str, str]] = {
     "accept_prob": ("probability", "Probability with which the rule accepts it; empty: never tested."),
     "u": ("", "The coin: accepted when u < accept_prob; empty: never tested."),
     "near_threshold": ("", "u within 1e-5 of accept_prob: rounding could have decided otherwise."),
+    "redraw_fallback": (
+        "",
+        "No draft mass in the rule's set: the redraw came from the target's instead; empty: not recorded.",
+    ),
 }
 
 _FINGERPRINT: dict[str, str] = {
@@ -131,14 +142,16 @@ def columns(table: TableName) -> tuple[ExportColumn, ...]:
                 )
                 for name in _LISTS
             )
-            return own + lists + tuple(_environment(field.name) for field in dataclasses.fields(Fingerprint))
+            tagged = ExportColumn("tags", "json", "", "The run's tags: a JSON array.", ("tags", "tag"))
+            environment = tuple(_environment(field.name) for field in dataclasses.fields(Fingerprint))
+            return (*own, tagged, *lists, *environment)
 
 
 def _column(table: Table, name: str) -> ExportColumn:
     source = (table.name, name)
     kind = _kind(table, name)
     if table is candidates and name == "text":
-        return ExportColumn(name, "token", "", "The token as shown, a JSON string; ⟨e2⟩: part of a character.", source)
+        return ExportColumn(name, "token", "", "The token as shown; ⟨e2⟩: part of a character.", source)
     if name in _OWN:
         return ExportColumn(name, kind, *_OWN[name], source)
     metric = GLOSSARY[name]
@@ -167,11 +180,16 @@ def _kind(table: Table, name: str) -> Kind:
             return "text"
 
 
-def dictionary_csv() -> str:
+def definition(column: ExportColumn, format: Format) -> str:
+    """The column's definition, with what the format does to its values."""
+    return f"{column.definition} A JSON string." if column.kind == "token" and format == "csv" else column.definition
+
+
+def dictionary_csv(format: Format = "csv") -> str:
     """The data dictionary of all exported tables, a CSV itself."""
     text = line([quoted(name) for name in ("table", "column", "kind", "unit", "definition")])
     for table in TABLES:
         for one in columns(table):
-            cells = (table, one.name, one.kind, one.unit, one.definition)
+            cells = (table, one.name, one.kind, one.unit, definition(one, format))
             text += line([quoted(inert(cell)) for cell in cells])
     return text

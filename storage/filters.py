@@ -6,9 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, or_
+from sqlalchemy import ColumnElement, or_, select
 
-from storage.schema import runs
+from storage.schema import runs, tags
 from storage.values import naive_utc, text
 
 OneOrMore = str | Collection[str] | None
@@ -17,8 +17,9 @@ OneOrMore = str | Collection[str] | None
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """All conditions hold together. ``text`` is looked for, ignoring case, in prompt, output and run id; ``since`` and
-    ``until`` bound the submission, the latter excluded; ``archived``: None means archived or not."""
+    """All conditions hold together. ``tag``: runs that have it, or any of several. ``text`` is looked for, ignoring
+    case, in name, note, prompt, output and run id; ``since`` and ``until`` bound the submission, the latter excluded;
+    ``archived``: None means archived or not."""
 
     status: OneOrMore = None
     pair: OneOrMore = None
@@ -30,17 +31,19 @@ class RunFilter:
     since: datetime | None = None
     until: datetime | None = None
     archived: bool | None = False
+    tag: OneOrMore = None
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """The filter as SQL conditions on ``runs``."""
         found: list[ColumnElement[bool]] = []
         for name in ("status", "pair", "drafter", "shape", "rule", "session"):
             if wanted := getattr(self, name):
-                values = [wanted] if isinstance(wanted, str) else list(wanted)
-                found.append(runs.c[name].in_([text(value) for value in values]))
+                found.append(runs.c[name].in_(_values(wanted)))
+        if self.tag:
+            found.append(runs.c.run_id.in_(select(tags.c.run_id).where(tags.c.tag.in_(_values(self.tag)))))
         if self.text:
             sought = text(self.text)
-            columns = (runs.c.prompt, runs.c.text, runs.c.run_id)
+            columns = (runs.c.name, runs.c.note, runs.c.prompt, runs.c.text, runs.c.run_id)
             found.append(or_(*(column.icontains(sought, autoescape=True) for column in columns)))
         if self.since is not None:
             found.append(runs.c.submitted_at >= naive_utc(self.since))
@@ -49,3 +52,7 @@ class RunFilter:
         if self.archived is not None:
             found.append(runs.c.archived.is_(self.archived))
         return found
+
+
+def _values(wanted: str | Collection[str]) -> list[str]:
+    return [text(value) for value in ([wanted] if isinstance(wanted, str) else wanted)]

@@ -14,14 +14,15 @@ from core.matching import matched
 from core.records import Fingerprint, Round, RunStatus, Summary
 from core.types import RunSpec
 from storage.filters import RunFilter
+from storage.labels import read_tags
 from storage.round_rows import read_rounds
 from storage.run_rows import SUMMARY_COLUMNS, fingerprint_from, summary_from
-from storage.schema import fingerprints, runs
+from storage.schema import fingerprints, runs, tags
 from storage.store import Store
 from storage.values import aware, text
 
 SORTABLE = frozenset(
-    {"run_id", "submitted_at", "started_at", "ended_at", "status", "pair", "drafter", "shape", "rule", "prompt"}
+    {"run_id", "name", "submitted_at", "started_at", "ended_at", "status", "pair", "drafter", "shape", "rule", "prompt"}
     | {"seed", "temperature", "max_new_tokens", "stop_reason"}
     | set(SUMMARY_COLUMNS)
 )
@@ -37,7 +38,8 @@ MOST_FACETS = 200
 @dataclass(frozen=True, slots=True)
 class StoredRun:
     """One run as stored. ``pair``, ``drafter``, ``shape`` and ``rule`` are the texts that the filter takes; moments
-    are UTC; ``rounds_missing``: rounds that could not be kept, None when that is unknown."""
+    are UTC; ``rounds_missing``: rounds that could not be kept, None when that is unknown. ``name``, ``note`` and
+    ``tags`` are what people wrote on it (``storage.labels``)."""
 
     run_id: str
     session: str
@@ -58,6 +60,9 @@ class StoredRun:
     recomputed_share: float | None
     rounds_missing: int | None
     archived: bool
+    name: str | None = None
+    note: str | None = None
+    tags: tuple[str, ...] = ()
 
     @property
     def duration_s(self) -> float | None:
@@ -77,6 +82,7 @@ class Facets:
     shape: tuple[str, ...]
     rule: tuple[str, ...]
     session: tuple[str, ...]
+    tag: tuple[str, ...] = ()
 
 
 class Runs:
@@ -151,7 +157,8 @@ class Runs:
                 found = select(column, count).group_by(column).order_by(count.desc(), column).limit(MOST_FACETS)
                 return tuple(row[0] for row in connection.execute(found))
 
-            return Facets(**{name: values(runs.c[name]) for name in Facets.__slots__})
+            found = {name: values(runs.c[name]) for name in Facets.__slots__ if name in runs.c}
+            return Facets(**found, tag=values(tags.c.tag))
 
     def _read(self, chosen: Select[Any]) -> list[StoredRun]:
         """The runs whose ids ``chosen`` selects, in its order. Sorting ids first and fetching whole rows after it is
@@ -162,10 +169,11 @@ class Runs:
             found = {row["run_id"]: row for row in rows}
             environments = connection.execute(select(fingerprints).where(fingerprints.c.run_id.in_(ids))).mappings()
             had = {row["run_id"]: fingerprint_from(row) for row in environments}
-        return [_stored(found[run_id], had.get(run_id)) for run_id in ids]
+            tagged = read_tags(connection, ids)
+        return [_stored(found[run_id], had.get(run_id), tagged.get(run_id, ())) for run_id in ids]
 
 
-def _stored(row: Any, fingerprint: Fingerprint | None) -> StoredRun:
+def _stored(row: Any, fingerprint: Fingerprint | None, tagged: tuple[str, ...]) -> StoredRun:
     submitted_at = aware(row["submitted_at"])
     assert submitted_at is not None
     return StoredRun(
@@ -188,4 +196,7 @@ def _stored(row: Any, fingerprint: Fingerprint | None) -> StoredRun:
         recomputed_share=row["recomputed_share"],
         rounds_missing=row["rounds_missing"],
         archived=row["archived"],
+        name=row["name"],
+        note=row["note"],
+        tags=tagged,
     )

@@ -71,6 +71,7 @@ def _node_cells(node: Node) -> Cells:
         number(node.accept_prob),
         number(node.u),
         bool(node.near_threshold),
+        bool(node.redraw_fallback),
     )
 
 
@@ -114,6 +115,7 @@ def _node(row: Any) -> Node:
         accept_prob=row.accept_prob,
         u=row.u,
         near_threshold=row.near_threshold,
+        redraw_fallback=bool(row.redraw_fallback),  # NULL in rows of an older schema
     )
 
 

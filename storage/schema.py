@@ -105,6 +105,9 @@ runs = Table(
     _text("summary_json"),
     _flag("archived"),
     _whole("rounds_missing"),
+    # what people write on it
+    _text("name"),
+    _text("note"),
 )
 """One row per run, from its submission on."""
 
@@ -174,6 +177,7 @@ candidates = Table(
     _real("accept_prob"),
     _real("u"),
     _flag("near_threshold"),
+    _flag("redraw_fallback", null=True),
 )
 """One row per drafted node, in node order."""
 
@@ -203,6 +207,9 @@ top_tokens = Table(
 )
 """Up to 20 rows per position, by max(p, q) downwards."""
 
-CHILDREN = (top_tokens, positions, candidates, rounds, fingerprints)
-"""Tables that hold parts of a run, in the order they are deleted: rounds and fingerprints last, so that an
-interrupted deletion can be found again from the two small tables."""
+tags = Table("tags", metadata, _text("run_id", null=False), _text("tag", null=False))
+"""One row per tag of a run; a tag stands once at a run, which the one writer sees to."""
+
+CHILDREN = (top_tokens, positions, candidates, rounds, fingerprints, tags)
+"""Tables that hold parts of a run, in the order they are deleted: rounds, fingerprints and tags last, so that an
+interrupted deletion can be found again from the three small tables."""

@@ -1,4 +1,4 @@
-"""The store: takes runs as they happen and keeps them in one DuckDB file; also deletes and archives.
+"""The store: takes runs as they happen and keeps them in one DuckDB file; also labels, archives and deletes them.
 
 What is handed in is on disk within 500 ms: gathered for :data:`storage.writer.GATHER_S`, then one commit.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Self
@@ -19,10 +19,15 @@ from core.records import TERMINAL, Ended, Round, Started, Summary
 from core.types import RunSpec
 from storage.connect import database_path
 from storage.database import Database
+from storage.labels import clean_name, clean_note, clean_tags, write_label, write_tags
 from storage.pending import Arrived, Began, Over, Submitted, Write, write_batch
-from storage.recovery import delete_parts, recover
-from storage.schema import runs
+from storage.recovery import delete_part, recover
+from storage.schema import CHILDREN, runs
+from storage.values import text
 from storage.writer import GATHER_S, MOST_WAITING, Writer
+
+DELETING_S = 600.0
+"""Longest that the deletion from one table is waited for, in seconds."""
 
 
 class Store:
@@ -106,26 +111,70 @@ class Store:
     def delete(self, run_ids: Sequence[str]) -> int:
         """Deletes ended runs for good, with all their parts; returns how many there were.
 
-        Raises BadInput when one of them is still queued or running: nothing is deleted then.
+        Raises BadInput when one of them is still queued or running: nothing is deleted then. Records that arrive
+        meanwhile are written between its steps. What they took in the file is used again after a while.
         """
-        return self._writer.call(lambda: self._delete(list(run_ids)))
+        asked = list(run_ids)
+        # the runs' own rows first: what follows is swept at the next start if the process dies in between
+        found = self._writer.call(lambda: self._delete(asked))
+        if found:
+            for table in CHILDREN:
+                self._writer.call(lambda table=table: delete_part(self.database, table, found), timeout_s=DELETING_S)
+            # blocks with deleted rows are written anew then: seconds for thousands of runs, so nobody waits for it
+            self._writer.checkpoint_later()
+        return len(found)
 
     def archive(self, run_ids: Sequence[str], archived: bool = True) -> int:
         """Takes runs out of the usual lists, or with False back into them; returns how many were found."""
         return self._writer.call(lambda: self._archive(list(run_ids), archived))
 
-    def _delete(self, run_ids: list[str]) -> int:
+    def rename(self, run_id: str, name: str | None) -> None:
+        """Gives the run a name; an empty one or None takes it away.
+
+        Raises BadInput for an unknown run and for a name longer than :data:`storage.labels.MOST_NAME`.
+        """
+        cleaned = clean_name(name)
+        self._writer.call(lambda: self._label(run_id, name=cleaned))
+
+    def annotate(self, run_id: str, note: str | None) -> None:
+        """Puts a note on the run, in place of an earlier one; an empty one or None takes it away.
+
+        Raises BadInput for an unknown run and for a note longer than :data:`storage.labels.MOST_NOTE`.
+        """
+        cleaned = clean_note(note)
+        self._writer.call(lambda: self._label(run_id, note=cleaned))
+
+    def tag(self, run_ids: Sequence[str], add: str | Iterable[str] = (), remove: str | Iterable[str] = ()) -> int:
+        """Adds tags to runs and takes others away; returns how many of the runs were found.
+
+        Raises BadInput, and changes nothing: an empty or too long tag, one that is in both, too many on one run.
+        """
+        more, less = clean_tags(add), clean_tags(remove)
+        if both := sorted(set(more) & set(less)):
+            raise BadInput(f"The tag {both[0]!r} cannot be added and taken away at once: choose one.")
+        return self._writer.call(lambda: self._tag(list(run_ids), more, less))
+
+    def _label(self, run_id: str, **changes: str | None) -> int:
+        with self.database.write() as connection:
+            write_label(connection, text(run_id), **changes)
+        return 1
+
+    def _tag(self, run_ids: list[str], add: Sequence[str], remove: Sequence[str]) -> int:
+        found = list(self._statuses(run_ids))
+        if found and (add or remove):
+            with self.database.write() as connection:
+                write_tags(connection, found, add, remove)
+        return len(found)
+
+    def _delete(self, run_ids: list[str]) -> list[str]:
         found = self._statuses(run_ids)
         live = sorted(run_id for run_id, status in found.items() if status not in TERMINAL)
         if live:
             raise BadInput(f"Run {live[0]} is still {found[live[0]]}: stop it before deleting it.")
         if found:
-            # the run's own row first: what follows is swept at the next start if the process dies in between
             with self.database.write() as connection:
                 connection.execute(delete(runs).where(runs.c.run_id.in_(found)))
-            delete_parts(self.database, list(found))
-            self.database.checkpoint()
-        return len(found)
+        return sorted(found)
 
     def _archive(self, run_ids: list[str], archived: bool) -> int:
         found = self._statuses(run_ids)
@@ -135,6 +184,7 @@ class Store:
         return len(found)
 
     def _statuses(self, run_ids: list[str]) -> dict[str, str]:
+        ids = [text(run_id) for run_id in run_ids]
         with self.database.read() as connection:
-            rows = connection.execute(select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(run_ids)))
+            rows = connection.execute(select(runs.c.run_id, runs.c.status).where(runs.c.run_id.in_(ids)))
             return {row.run_id: row.status for row in rows}

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from typing import Any, TypeVar
 
 from core.errors import StorageUnavailable
 from storage.connect import is_broken, is_conflict, is_full, is_outage, reason
@@ -25,12 +26,19 @@ MOST_AT_ONCE = 2_000
 """Most rounds in one transaction, but for a batch that is larger by itself."""
 
 
-class _Task:
-    """Something to do on the writer's thread, between batches, that its caller waits for."""
+CONFLICTS = 5
+"""How often a task that meets another transaction is done again before its caller is told."""
 
-    def __init__(self, do: Callable[[], int]) -> None:
+
+T = TypeVar("T")
+
+
+class _Task:
+    """Something to do on the writer's thread, between batches; whoever handed it in may wait for its result."""
+
+    def __init__(self, do: Callable[[], Any]) -> None:
         self.do = do
-        self.result: Future[int] = Future()
+        self.result: Future[Any] = Future()
 
 
 class Writer:
@@ -78,7 +86,7 @@ class Writer:
         with self._changed:
             return self._dropped.pop(run_id, 0)
 
-    def call(self, do: Callable[[], int], timeout_s: float = 60.0) -> int:
+    def call(self, do: Callable[[], T], timeout_s: float = 60.0) -> T:
         """Runs ``do`` on the writer's thread after everything handed in before, and waits for its result."""
         task = _Task(do)
         self._append(task)
@@ -88,6 +96,10 @@ class Writer:
             raise StorageUnavailable(
                 self.trouble or f"The database {self._database.path} is busy: try again."
             ) from None
+
+    def checkpoint_later(self) -> None:
+        """Has the log moved into the file after what was handed in before, without anybody waiting for it."""
+        self._append(_Task(self._checkpoint))
 
     def _append(self, item: Record | _Task) -> None:
         with self._changed:
@@ -149,7 +161,8 @@ class Writer:
         """The next task, or what gathered within ``gather_s``; None when closing and nothing is left."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
-            self._changed.wait_for(lambda: self._closing, timeout=self._gather_s)
+            # somebody waits for a task: what came before it is gathered enough
+            self._changed.wait_for(lambda: self._closing or self._asked(), timeout=self._gather_s)
             if not self._queue:
                 return None
             if isinstance(first := self._queue[0], _Task):
@@ -163,9 +176,12 @@ class Writer:
                 self._queue.popleft()
             return batch
 
+    def _asked(self) -> bool:
+        return bool(self._queue) and isinstance(self._queue[-1], _Task)
+
     def _perform(self, task: _Task) -> None:
         try:
-            task.result.set_result(task.do())
+            task.result.set_result(_retried(task.do))
         except Exception as error:
             if is_outage(error):
                 said = StorageUnavailable(f"{self._sentence(error)} Try again then.")
@@ -238,6 +254,18 @@ class Writer:
             self._done += items
             self._waiting_rounds -= rounds
             self._changed.notify_all()
+
+
+def _retried(do: Callable[[], T]) -> T:
+    """``do``, and again when its transaction met another one: it was rolled back whole."""
+    for _ in range(CONFLICTS):
+        try:
+            return do()
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+            log.info("storage: a conflict, tried again: %s", reason(error))
+    return do()
 
 
 def _parts(records: list[Record]) -> list[list[Record]]:

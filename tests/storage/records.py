@@ -215,6 +215,7 @@ _nodes = st.builds(
     accept_prob=_maybe,
     u=_maybe,
     near_threshold=st.booleans(),
+    redraw_fallback=st.booleans(),
 )
 _positions = st.builds(
     Position,

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 
 from core.errors import BadInput
 from core.metrics import GLOSSARY
-from storage import export
+from storage import readings
 from storage.bundle import export_zip
-from storage.cells import inert, original, writer
+from storage.cells import inert, original
 from storage.dictionary import TABLES, TableName, columns
 from storage.export import export_csv
 from storage.filters import RunFilter
@@ -116,14 +116,10 @@ def test_making_a_text_inert_loses_nothing_and_leaves_no_formula(text: str) -> N
 def test_every_text_is_quoted_numbers_are_bare_and_null_is_empty(hostile: Store) -> None:
     data = _bytes(hostile, "candidates", RunFilter(text=PROMPTS[0])).decode()
     first = data.split("\r\n")[1]
-    assert first == f'"{run_id(0)}",0,0,100,"""=1+1""",-1,1,"accepted",0.5,0.25,0.25,1.0,0.125,false'
+    assert first == f'"{run_id(0)}",0,0,100,"""=1+1""",-1,1,"accepted",0.5,0.25,0.25,1.0,0.125,false,false'
     queued = _bytes(hostile, "runs", RunFilter(status="queued")).decode().split("\r\n", 1)[1]
     assert ',"queued","2026-03-01T12:00:' in queued
     assert ",,,,," in queued
-
-
-def test_an_empty_text_differs_from_no_value() -> None:
-    assert (writer("text")(""), writer("text")(None)) == ('""', "")
 
 
 def test_numbers_come_back_bit_for_bit(hostile: Store) -> None:
@@ -158,8 +154,8 @@ def test_the_pieces_are_the_same_whatever_their_size(hostile: Store, monkeypatch
     whole = {table: _bytes(hostile, table) for table in TABLES}
     ended_runs = len(PROMPTS) - 1
     for rows, ids, pieces in ((1, 500, 2 * ended_runs), (4, 500, ended_runs), (20, 2, ended_runs // 2)):
-        monkeypatch.setattr(export, "ROWS", rows)
-        monkeypatch.setattr(export, "MOST_IDS", ids)
+        monkeypatch.setattr(readings, "ROWS", rows)
+        monkeypatch.setattr(readings, "MOST_IDS", ids)
         assert {table: _bytes(hostile, table) for table in TABLES} == whole
         assert len([piece for piece in export_csv(hostile, ALL, "candidates") if piece]) == 1 + pieces
 

@@ -19,6 +19,7 @@ from core.records import Fingerprint, Summary
 from core.types import Sampling
 from storage import migrate
 from storage.connect import connect
+from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.run_rows import submitted_row
 from storage.schema import fingerprints, metadata, runs
@@ -42,7 +43,7 @@ def test_a_new_database_has_exactly_the_tables_of_the_code(store: Store) -> None
     with store.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
-        assert migrate.version(connection) == migrate.head() == "0002"
+        assert migrate.version(connection) == migrate.head() == "0003"
 
 
 def test_a_database_of_the_first_schema_is_copied_migrated_and_keeps_its_runs(path: Path) -> None:
@@ -83,7 +84,7 @@ def test_a_database_of_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -
     with pytest.raises(StorageUnavailable) as refused:
         Store(path)
     assert str(refused.value) == (
-        f"{path} was written by a newer SpecLens: its schema is 9999 and this one knows up to 0002. "
+        f"{path} was written by a newer SpecLens: its schema is 9999 and this one knows up to 0003. "
         "Update SpecLens, or name another file."
     )
     assert path.read_bytes() == before
@@ -126,7 +127,7 @@ def test_a_migration_that_fails_is_rolled_back_and_says_where_the_copy_is(
 
     with monkeypatch.context() as patched:
         patched.setattr(migrate, "upgrade", fail)
-        with pytest.raises(StorageUnavailable, match="could not be brought from schema 0001 to 0002") as refused:
+        with pytest.raises(StorageUnavailable, match="could not be brought from schema 0001 to 0003") as refused:
             Store(path)
     copy = path.with_name("speclens.schema-0001.duckdb")
     assert str(refused.value).endswith(f"(the power went); it is unchanged. The copy made before is {copy}.")
@@ -151,3 +152,28 @@ def test_no_table_has_foreign_keys_secondary_indexes_sized_strings_or_32_bit_flo
                 assert column.type.length is None
                 assert type(column.type) is String
             assert type(column.type).__name__ in {"String", "BigInteger", "Double", "Boolean", "DateTime"}
+
+
+def test_a_database_of_the_second_schema_gets_labels_and_its_candidates_read_as_before(path: Path) -> None:
+    _first_schema(path)
+    engine = connect(path)
+    with engine.connect() as connection:
+        migrate.upgrade(connection, "0002")
+        connection.exec_driver_sql(
+            "INSERT INTO rounds "
+            "SELECT run_id, 0, 0, 'bonus', 1, 1, 0, 0, 0, 1, 1, '[5]', '[\"a\"]', 0, 0, 0, 0, 0, 0 FROM runs"
+        )
+        connection.exec_driver_sql(
+            "INSERT INTO candidates SELECT run_id, 0, 0, 5, 'a', -1, 1, 'accepted', 1, 1, 1, 1, 0, false FROM runs"
+        )
+        connection.commit()
+    engine.dispose()
+    with Store(path) as store:
+        stored = Runs(store)
+        store.rename(run_id(1), "an old run")
+        store.tag([run_id(1)], add="old")
+        (run,) = stored.list(RunFilter(tag="old", text="AN OLD"))
+        assert (run.name, run.note, run.tags) == ("an old run", None, ("old",))
+        ((node,),) = (one.nodes for one in stored.rounds(run_id(1)))
+        assert (node.text, node.redraw_fallback) == ("a", False)
+    assert path.with_name("speclens.schema-0002.duckdb").is_file()

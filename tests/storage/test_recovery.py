@@ -85,7 +85,7 @@ def test_a_deletion_that_was_cut_off_is_finished_when_the_file_is_opened(path: P
             store.started(run_id(number), started(), at(0))
             store.rounds(run_id(number), [round_(0)])
             store.ended(run_id(number), ended(), summary(), at(1))
-        store.flush()
+            store.tag([run_id(number)], add="x")
         with store.database.write() as connection:
             connection.execute(delete(runs).where(runs.c.run_id == run_id(1)))
     with Store(path) as store:

@@ -172,7 +172,7 @@ def test_deleting_a_run_removes_all_its_rows_and_no_others(store: Store, stored:
         store.started(run_id(number), started(), at(1))
         store.rounds(run_id(number), [round_(0), round_(1)])
         store.ended(run_id(number), ended(), summary(), at(2))
-    store.flush()
+    store.tag([run_id(1), run_id(2)], add="x")
     both = _rows(store)
     assert store.delete([run_id(1), "no such run"]) == 1
     assert stored.get(run_id(1)) is None

@@ -1,6 +1,6 @@
 """A process of its own that opens a store and does one thing with it; the tests kill it or starve it of disk.
 
-``python -m tests.storage.writing_process write|hold|starve FILE``
+``python -m tests.storage.writing_process write|hold|starve|export|download FILE``
 """
 
 from __future__ import annotations
@@ -9,7 +9,13 @@ import json
 import resource
 import sys
 import time
+from pathlib import Path
 
+from core.errors import StorageUnavailable
+from storage.__main__ import main
+from storage.bundle import export_file
+from storage.dictionary import FORMATS
+from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store
 from tests.storage.records import at, ended, round_, run_id, spec, started, summary
@@ -66,5 +72,33 @@ def starve(store: Store) -> None:
     store.close()
 
 
+def small_files() -> None:
+    """No file may grow beyond 100 kB from now on, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+
+
+def download(store: Store) -> None:
+    """Exports for a download in both formats, without room for either."""
+    small_files()
+    for format in FORMATS:
+        try:
+            export_file(store, RunFilter(), "candidates", format, folder=store.path.parent)
+        except StorageUnavailable as error:
+            say(refused=str(error), beside=sorted(one.name for one in store.path.parent.iterdir()))
+
+
+def export(path: str) -> int:
+    """``python -m storage export`` into folders beside the file, without room for the candidates."""
+    small_files()
+    folder = Path(path).parent
+    codes = [main(["export", "--db", path, "--out", str(folder / "csv"), "--format", "csv"])]
+    codes += [main(["export", "--db", path, "--out", str(folder / "parquet"), "--format", "parquet"])]
+    codes += [main(["export", "--db", path, "--out", str(folder / "zip"), "--zip", "--format", "parquet"])]
+    say(codes=codes)
+    return 0
+
+
 if __name__ == "__main__":
-    {"write": write, "hold": hold, "starve": starve}[sys.argv[1]](Store(sys.argv[2]))
+    if sys.argv[1] == "export":
+        sys.exit(export(sys.argv[2]))
+    {"write": write, "hold": hold, "starve": starve, "download": download}[sys.argv[1]](Store(sys.argv[2]))

@@ -1,0 +1,96 @@
+"""What people write on a run: its name, its note, its tags; how long they may be, and the rows they become."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Collection, Iterable, Sequence
+
+from sqlalchemy import Connection, delete, func, select, update
+
+from core.errors import BadInput
+from storage.arrow import insert_rows
+from storage.schema import runs, tags
+from storage.values import text
+
+MOST_NAME = 200
+"""Longest name, in characters."""
+
+MOST_NOTE = 20_000
+"""Longest note, in characters."""
+
+MOST_TAG = 50
+"""Longest tag, in characters."""
+
+MOST_TAGS = 20
+"""Most tags of one run."""
+
+
+def clean_name(name: str | None) -> str | None:
+    """The name on one line, without spaces around it; None takes a name away, and so does an empty one.
+
+    Raises BadInput when it is longer than :data:`MOST_NAME`.
+    """
+    return _bounded("A name", _one_line(name or ""), MOST_NAME) or None
+
+
+def clean_note(note: str | None) -> str | None:
+    """The note without white space around it; None takes a note away, and so does an empty one.
+
+    Raises BadInput when it is longer than :data:`MOST_NOTE`.
+    """
+    return _bounded("A note", text(note or "").strip(), MOST_NOTE) or None
+
+
+def clean_tags(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Tags, each once and on one line, in order of the alphabet.
+
+    Raises BadInput for an empty one and for one longer than :data:`MOST_TAG`.
+    """
+    found = {_bounded("A tag", _one_line(tag), MOST_TAG) for tag in ([given] if isinstance(given, str) else given)}
+    if "" in found:
+        raise BadInput("A tag cannot be empty: type a word for it.")
+    return tuple(sorted(found))
+
+
+def _one_line(value: str) -> str:
+    """White space runs, line breaks included, as one space each; control characters are left out."""
+    spaced = " ".join(text(value).split())
+    return "".join(character for character in spaced if unicodedata.category(character) != "Cc")
+
+
+def _bounded(what: str, value: str, most: int) -> str:
+    if len(value) > most:
+        raise BadInput(f"{what} has at most {most:,} characters, and this one has {len(value):,}: shorten it.")
+    return value
+
+
+def write_label(connection: Connection, run_id: str, **changes: str | None) -> None:
+    """Sets ``name`` or ``note`` of a run. Raises BadInput when there is no such run."""
+    if connection.execute(update(runs).where(runs.c.run_id == run_id).values(**changes)).rowcount != 1:
+        raise BadInput(f"There is no run {run_id}: it was deleted, or its link is wrong.")
+
+
+def write_tags(connection: Connection, run_ids: Sequence[str], add: Collection[str], remove: Collection[str]) -> None:
+    """Takes the tags ``remove`` from the runs and gives them those of ``add`` that they do not have yet.
+
+    Raises BadInput when a run would have more than :data:`MOST_TAGS`; the transaction is to be given up then.
+    """
+    if remove:
+        connection.execute(delete(tags).where(tags.c.run_id.in_(run_ids), tags.c.tag.in_(remove)))
+    if not add:
+        return
+    present = {(row.run_id, row.tag) for row in connection.execute(select(tags).where(tags.c.run_id.in_(run_ids)))}
+    insert_rows(connection, tags, [(run_id, tag) for run_id in run_ids for tag in add if (run_id, tag) not in present])
+    count = func.count(tags.c.tag)
+    over = select(tags.c.run_id, count).where(tags.c.run_id.in_(run_ids)).group_by(tags.c.run_id)
+    for run_id, found in connection.execute(over.having(count > MOST_TAGS).limit(1)):
+        raise BadInput(f"A run has at most {MOST_TAGS} tags, and {run_id} would have {found}: take some away first.")
+
+
+def read_tags(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The tags of those runs that have any, in order of the alphabet."""
+    found: dict[str, list[str]] = {}
+    query = select(tags).where(tags.c.run_id.in_(run_ids)).order_by(tags.c.run_id, tags.c.tag)
+    for row in connection.execute(query):
+        found.setdefault(row.run_id, []).append(row.tag)
+    return {run_id: tuple(had) for run_id, had in found.items()}
