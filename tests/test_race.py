@@ -160,7 +160,7 @@ def test_a_sink_that_refuses_one_lane_refuses_the_race_and_no_lane_stays_queued(
 def test_a_worker_is_not_killed_for_a_cancelled_run_while_another_has_the_device(
     sink: ListSink, gates: Callable[[], Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executor = ProcessExecutor(COMMAND, cancel_timeout_s=0.05)
+    executor = ProcessExecutor(COMMAND, cancel_timeout_s=0.3)
     overdue = executor._overdue
     times = threading.Semaphore(0)
 
