@@ -9,7 +9,6 @@ from pages.ui import filters, numbers, parts, run_view, tables
 from pages.ui import services as root
 from pages.ui.runs import find, valid_id
 from pages.ui.services import RunsLike, Services
-from pages.ui.speed_up import measuring
 from storage.dictionary import TableName
 from storage.filters import RunFilter
 
@@ -130,8 +129,7 @@ def opened(app: Services, asked: str) -> None:
         with st.expander("Prompt"):
             st.code(run.spec.request.prompt, language=None, wrap_lines=True)
     with right:
-        ticking = run.active or measuring(app, run)
-        st.fragment(_drawn, run_every=TICK_S if ticking else None)(run.run_id, ticking)
+        st.fragment(_drawn, run_every=TICK_S if run.active else None)(run.run_id, run.active)
 
 
 def _drawn(run_id: str, ticking: bool) -> None:
@@ -140,7 +138,7 @@ def _drawn(run_id: str, ticking: bool) -> None:
     if run is None:
         return
     run_view.draw(app, run)
-    if ticking and not run.active and not measuring(app, run):
+    if ticking and not run.active:
         st.rerun(scope="app")
 
 

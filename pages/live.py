@@ -9,7 +9,6 @@ from pages.ui import forms, parts, run_view
 from pages.ui.form_values import values_of
 from pages.ui.runs import Shown, find, valid_id
 from pages.ui.services import Services, services
-from pages.ui.speed_up import measuring
 
 TICK_S = 0.4
 """How often the page draws while something runs. The run itself does not depend on anyone looking."""
@@ -108,8 +107,7 @@ def watched(app: Services, run: Shown | None) -> None:
     if run is None:
         st.html(parts.empty("No run yet", "Press Run to decode the prompt and watch how each candidate fares."))
         return
-    ticking = run.active or measuring(app, run)
-    st.fragment(_drawn, run_every=TICK_S if ticking else None)(run.run_id, ticking)
+    st.fragment(_drawn, run_every=TICK_S if run.active else None)(run.run_id, run.active)
 
 
 def _drawn(run_id: str, ticking: bool) -> None:
@@ -118,7 +116,7 @@ def _drawn(run_id: str, ticking: bool) -> None:
     if run is None:
         return
     run_view.draw(app, run)
-    if ticking and not run.active and not measuring(app, run):
+    if ticking and not run.active:
         st.rerun(scope="app")  # draws once more, without the ticking
 
 

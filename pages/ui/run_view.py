@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.records import Round
-from pages.ui import charts, numbers, parts, tokens, trees
+from pages.ui import charts, numbers, parts, speed_up, tokens, trees
 from pages.ui.forms import EARLY_EXIT, LOSSY
 from pages.ui.runs import Shown, rounds
 from pages.ui.services import Services
-from pages.ui.speed_up import speed_up_part
 
 WINDOW = 30
 """Rounds drawn at once: the latest while running, a page of them afterwards."""
@@ -35,9 +34,10 @@ def draw(services: Services, run: Shown) -> None:
         return
     start, shown = _window(services, run)
     _text(services, run, shown)
-    numbers_at = st.empty()
-    ratio = speed_up_part(services, run) if not run.plain else None
-    numbers_at.html(parts.cards(run, run.summary, ratio))
+    ratio = speed_up.measured(services, run)
+    st.html(parts.cards(run, run.summary, ratio))
+    if ratio is None:
+        speed_up.offer(services, run)
     if run.total and not run.active:  # a chart redrawn at every tick would take processor time from the engine
         st.plotly_chart(
             charts.stage_times(run.summary),

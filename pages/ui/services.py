@@ -38,6 +38,10 @@ PAIRS_FOR_S = 20.0
 """How long a listing of the pairs on this machine is believed, in seconds."""
 
 
+FLUSH_S = 5.0
+"""Longest a page waits for the store's writer, in seconds."""
+
+
 class JobsLike(Protocol):
     """What the pages use of :class:`core.jobs.Jobs`."""
 
@@ -63,7 +67,8 @@ class RunsLike(Protocol):
 
 @dataclass(slots=True)
 class Services:
-    """What a page may call. ``runs`` is None while nothing can be stored; :meth:`trouble` says why."""
+    """What a page may call. ``runs`` is None while nothing can be stored; ``trouble`` says why. ``flush`` waits, for
+    seconds at most, until what has happened can be read from the store."""
 
     jobs: JobsLike
     runs: RunsLike | None
@@ -71,6 +76,7 @@ class Services:
     pairs: Callable[[], Sequence[PairStatus]]
     export: Callable[[RunFilter, TableName], bytes]
     trouble: Callable[[], str]
+    flush: Callable[[], None]
     close: Callable[[], None]
 
 
@@ -153,6 +159,11 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
             raise StorageUnavailable(why)
         return b"".join(export_csv(store, filter, table))
 
+    def flush() -> None:
+        if store is not None:
+            with suppress(StorageUnavailable):  # said by ``trouble``
+                store.flush(FLUSH_S)
+
     def close() -> None:
         with suppress(EngineFault):  # a worker that is already gone is what closing wants
             jobs.close()
@@ -166,6 +177,7 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
         pairs=_remembered(list_pairs),
         export=export,
         trouble=lambda: why if store is None else store.trouble or "",
+        flush=flush,
         close=close,
     )
 

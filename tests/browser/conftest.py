@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.running_app import RunningApp, open_browser, running_app
 
-expect.set_options(timeout=30_000)
+expect.set_options(timeout=60_000)
 
 View = Callable[..., Page]
 
@@ -42,7 +42,7 @@ def view(browser: Browser) -> Iterator[View]:
         )
         contexts.append(context)
         page = context.new_page()
-        page.set_default_timeout(30_000)
+        page.set_default_timeout(60_000)
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.goto(url)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 
 from core.errors import EngineFault, ModelUnavailable
@@ -34,10 +34,10 @@ def load_pair(spec: PairSpec, progress: Callable[[str, float], None]) -> PairSpe
     return spec
 
 
-def generate(
+def cycles(
     requests: Sequence[Request], pair: PairSpec, *, should_stop: Callable[[], bool] = lambda: False
-) -> Iterator[Event]:
-    """The scripted rounds of one request."""
+) -> Generator[tuple[Event, ...], None, None]:
+    """The scripted rounds of one request, each a cycle of its own (as core.engine.cycles)."""
     request = requests[0]
     word = request.prompt.split()[0].lower()
     if word == "gone":
@@ -47,21 +47,21 @@ def generate(
     print_ = replace(
         sample.fingerprint(drafting), prompt_hash=f"{zlib.crc32(request.prompt.encode())}", seed=request.seed
     )
-    yield replace(sample.started(), fingerprint=print_)
+    yield (replace(sample.started(), fingerprint=print_),)
     done: list[Round] = []
     tokens = 0
     while tokens < request.stops.max_new_tokens:
         if should_stop():
-            yield sample.ended(done, "cancelled")
+            yield (sample.ended(done, "cancelled"),)
             return
         time.sleep({"slow": 0.1, "quick": 0.0}.get(word, 0.01))
         made = _round(word, plain, len(done))
         done.append(replace(made, ended_at_s=0.2 + 0.043 * (len(done) + 1)))
         tokens += len(made.committed)
-        yield done[-1]
+        yield (done[-1],)
         if word == "fail" and len(done) == 2:
             raise EngineFault("The logits of round 2 at node 1 are not finite: try precision float32.")
-    yield sample.ended(done, "max_new_tokens")
+    yield (sample.ended(done, "max_new_tokens"),)
 
 
 def _round(word: str, plain: bool, index: int) -> Round:

@@ -29,7 +29,7 @@ ARGUMENTS = (
 )
 FAKE = {
     "SPECLENS_LOADER": "tests.browser.fake_engine:load_pair",
-    "SPECLENS_ENGINE": "tests.browser.fake_engine:generate",
+    "SPECLENS_ENGINE": "tests.browser.fake_engine:cycles",
 }
 START_S = 60.0
 

@@ -86,7 +86,7 @@ def fake_services(jobs: FakeJobs, runs: Any = None, why: str = "") -> Services:
     def export(*_: Any) -> bytes:
         raise StorageUnavailable(why)
 
-    return Services(jobs, runs, SESSION, lambda: PAIRS, export, lambda: why, lambda: None)
+    return Services(jobs, runs, SESSION, lambda: PAIRS, export, lambda: why, flush=lambda: None, close=lambda: None)
 
 
 def stored_services(store: Store) -> Services:
