@@ -18,6 +18,9 @@ from core.types import Lossless, Request
 TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"})
 """Fields that say which target decoded: quantising it or approximating its cache makes another one (article)."""
 
+NEGLIGIBLE = 5e-4
+"""Relative changes smaller than this are not judged: no clock here tells them from noise."""
+
 TOTALS = frozenset({"draft_s", "verify_s", "state_s", "other_s", "decode_s", "e2e_s"})
 """Seconds of a whole run: less is better only at the same output length."""
 
@@ -45,10 +48,12 @@ class Standing:
 
 
 def standing(base: Fingerprint, run: Fingerprint) -> Standing:
-    """What of ``run`` differs from ``base``, sorted by whether it may; library versions one by one."""
+    """What of ``run`` differs from ``base``, sorted by whether it may; library versions one by one. Another sampling is
+    under test only while the reference law is the same (a truncation rule and its baseline)."""
     found = [part for difference in differences(base, run) for part in _parts(difference, base, run)]
-    tested = [difference for difference in found if difference.field in UNDER_TEST]
-    return Standing(tuple(tested), tuple(difference for difference in found if difference.field not in UNDER_TEST))
+    allowed = UNDER_TEST if base.reference_law == run.reference_law else UNDER_TEST - {"sampling"}
+    tested = [difference for difference in found if difference.field in allowed]
+    return Standing(tuple(tested), tuple(difference for difference in found if difference.field not in allowed))
 
 
 def _parts(difference: Difference, base: Fingerprint, run: Fingerprint) -> list[Difference]:
@@ -78,8 +83,9 @@ def lossy_notices(base: tuple[Request, Fingerprint], run: tuple[Request, Fingerp
     rule = base_print.rule if judged else print_.rule
     if base_print.reference_law == print_.reference_law:
         return [
-            f"{rule} changes the law of the output, {base_print.reference_law} is the law it is judged by, and the "
-            "lossless run follows exactly that law. What differs in the text beyond chance is the rule's doing."
+            f"{rule} changes the law of the output. The lossless run samples the law it is judged by "
+            f"({base_print.reference_law}) and is its matched baseline: what differs in the text beyond chance is the "
+            "rule's doing."
         ]
     lossy_law, law = print_.reference_law, base_print.reference_law
     if judged:
@@ -98,7 +104,7 @@ class Change:
     """One metric of one run beside the baseline's.
 
     ``change``: value − baseline, in the metric's unit; ``share``: of the baseline's value, None where that is 0;
-    ``better``: None where the metric has no direction, nothing changed, or the two can't be judged.
+    ``better``: None where the metric has no direction, (next to) nothing changed, or the two can't be judged.
     """
 
     value: float | None
@@ -146,8 +152,9 @@ def _change(name: str, value: float | None, reference: float | None) -> Change:
         return Change(value)
     change = value - reference
     better = GLOSSARY[name].better
-    good = None if better is None or change == 0 else (change > 0) == (better == "higher")
-    return Change(value, change, ratio(change, abs(reference)) if reference else None, good)
+    share = ratio(change, abs(reference)) if reference else None
+    same = change == 0 or (share is not None and abs(share) < NEGLIGIBLE)
+    return Change(value, change, share, None if better is None or same else (change > 0) == (better == "higher"))
 
 
 def scaled(name: str, values: Sequence[float | None]) -> tuple[float | None, ...]:

@@ -10,7 +10,7 @@ from typing import Literal
 
 from core.traces import Burst
 
-MOST_COMPARED = 1000
+MOST_COMPARED = 2000
 """Tokens of each output that are aligned after the first difference; aligning takes time with their product."""
 
 Where = Literal["both", "base", "other"]
@@ -100,7 +100,8 @@ def _stretches(
     found: list[Stretch] = []
     at = 0
     for start, size in [(0, shared), *((shared + begin, size) for begin, size in same), (len(tokens), 0)]:
-        for where, begin, end in ((alone, at, start), ("both", start, start + size)):
+        pieces: tuple[tuple[Where, int, int], ...] = ((alone, at, start), ("both", start, start + size))
+        for where, begin, end in pieces:
             if begin < end:
                 found.append(Stretch(where, end - begin, _text(tokens[begin:end], where)))
         at = start + size

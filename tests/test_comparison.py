@@ -19,14 +19,14 @@ from core.comparison import (
 from core.grammar import parse_rule, parse_shape
 from core.matching import UNDER_TEST, Difference, matched
 from core.metrics import summarise
-from core.records import Summary
+from core.records import Fate, Summary
 from core.types import Request, Sampling
 from tests.pages import sample
 
 CHAIN = sample.spec().request
 
 
-def summary(*fates: list, text: str = " the") -> Summary:
+def summary(*fates: list[Fate], text: str = " the") -> Summary:
     rounds = [sample.chain(one, index, text) for index, one in enumerate(fates)]
     return summarise(sample.started(), rounds, sample.ended(rounds))
 
@@ -56,8 +56,20 @@ def test_anything_else_that_differs_is_named_and_breaks_the_match(field, value):
     other = replace(base, **{field: value})
     found = standing(base, other)
     assert found.confounding == (Difference(field, str(getattr(base, field)), str(value)),)
-    assert found.matched == matched(base, other) == False  # noqa: E712
+    assert not found.matched
+    assert not matched(base, other)
     assert field not in UNDER_TEST
+
+
+def test_another_sampling_is_under_test_only_under_one_law():
+    base = sample.fingerprint()
+    same_law, other_law = replace(base, sampling="x"), replace(base, sampling="x", reference_law="x")
+    assert [difference.field for difference in standing(base, same_law).tested] == ["sampling"]
+    found = standing(base, other_law)
+    assert ([d.field for d in found.tested], {d.field for d in found.confounding}) == (
+        [],
+        {"sampling", "reference_law"},
+    )
 
 
 def test_library_versions_are_named_one_by_one():
@@ -127,6 +139,11 @@ def test_a_metric_without_direction_is_never_judged_and_neither_is_no_change():
     assert changed("ttft_s", [1.0, 1.0], 0)[1] == Change(1.0, 0.0, 0.0, None)
 
 
+def test_a_change_that_no_clock_can_tell_is_not_judged():
+    found = changed("tokens_per_second", [1000.0, 1000.4, 1000.6], 0)
+    assert [change.better for change in found] == [None, None, True]
+
+
 def test_a_missing_value_or_a_baseline_of_nothing_gives_no_made_up_change():
     assert changed("tokens_per_second", [None, 3.0], 0)[1] == Change(3.0)
     assert changed("tokens_per_second", [3.0, None], 0)[1] == Change(None)
@@ -140,7 +157,8 @@ def test_the_baseline_can_be_any_run():
 
 def test_totals_are_judged_only_at_the_same_output_length():
     short, long = summary(["accepted"]), summary(["accepted"], ["accepted"])
-    assert changes("decode_s", [short, long], 0)[1] == Change(0.086, 0.043, pytest.approx(1.0), None)
+    found = changes("decode_s", [short, long], 0)[1]
+    assert (found.change, found.share, found.better) == (pytest.approx(0.043), pytest.approx(1.0), None)
     slower = replace(short, decode_s=1.0)
     assert changes("decode_s", [short, slower], 0)[1].better is False
 

@@ -23,7 +23,7 @@ def test_a_gap_stands_before_every_burst_but_the_first():
 
 
 def test_the_gaps_are_those_of_the_metrics():
-    rounds = [sample.chain(["accepted", "rejected"], 0), sample.plain(1), sample.chain(["accepted"] * 4, 2)]
+    rounds = [sample.chain(["accepted", "rejected"], 0), sample.plain(1), sample.chain(("accepted", "accepted"), 2)]
     assert [gap.gap_s for gap in gaps(bursts(rounds))] == [gap for gap in token_gaps(rounds) if gap > 0]
 
 
