@@ -23,6 +23,9 @@ AXIS_LINE = "rgba(128,140,152,.6)"
 LINE_HEIGHT = 34
 """Height of a bar's line, in pixels."""
 
+SPELT_OUT = 4
+"""With more runs than this a legend has only their letters, which the tables above explain."""
+
 Drawn = tuple[Side, Summary]
 
 
@@ -42,7 +45,7 @@ def parallel(drawn: Sequence[Drawn], ratios: Sequence[float | None]) -> go.Figur
             y=[places[name][number] for name in axes],
             customdata=[[GLOSSARY[name].label, value(name, found[number])] for name, found in axes.items()],
             hovertemplate=f"{side.name}<br>%{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
-            **_line(side, size=9),
+            **_line(side, len(drawn), size=9),
         )
     for place, (name, found) in enumerate(axes.items()):
         known = sorted(each for each in found if each is not None)
@@ -71,12 +74,15 @@ def stages(drawn: Sequence[Drawn]) -> go.Figure:
     for name, look in palette.STAGES.items():
         figure.add_bar(
             x=[found[name] for found in per_token],
-            y=[side.name for side, _ in drawn],
+            y=[_name(side, len(drawn)) for side, _ in drawn],
             name=look.label,
             orientation="h",
             marker={"color": look.colour, "pattern": HATCH | {"shape": PATTERNS[name]}},
-            customdata=[numbers.seconds(found[name]) for found in per_token],
-            hovertemplate=f"%{{y}}<br>{look.label}: %{{customdata}} per token<br>{look.meaning}<extra></extra>",
+            customdata=[
+                [side.name, numbers.seconds(found[name])] for (side, _), found in zip(drawn, per_token, strict=True)
+            ],
+            hovertemplate=f"%{{customdata[0]}}<br>{look.label}: %{{customdata[1]}} per token<br>{look.meaning}"
+            "<extra></extra>",
         )
     _dress(figure, 96 + LINE_HEIGHT * len(drawn), "stages_per_token", bottom=44)
     figure.update_layout(barmode="stack", bargap=0.3)
@@ -107,7 +113,7 @@ def acceptance(drawn: Sequence[Drawn]) -> go.Figure | None:
                 hovertemplate=f"{side.name}<br>position %{{x}}: %{{customdata}}<extra></extra>",
                 row=1,
                 col=column,
-                **_line(side),
+                **_line(side, len(drawn)),
             )
     figure.update_annotations(font={"size": 12})
     _dress(figure, 330, "acceptance", bottom=44, top=72)
@@ -152,7 +158,7 @@ def over_time(drawn: Sequence[tuple[Side, Curve]]) -> go.Figure:
             x=list(curve.seconds),
             y=list(curve.tokens),
             hovertemplate=f"{side.name}<br>%{{y}} tokens after %{{x:.3~s}}s<extra></extra>",
-            **_line(side, markers=False, step=True),
+            **_line(side, len(drawn), markers=False, step=True),
         )
         figure.add_annotation(
             x=curve.seconds[-1], y=curve.tokens[-1], text=side.mark.letter, showarrow=False, xshift=9, font={"size": 12}
@@ -163,10 +169,14 @@ def over_time(drawn: Sequence[tuple[Side, Curve]]) -> go.Figure:
     return figure
 
 
-def _line(side: Side, *, size: int = 8, markers: bool = True, step: bool = False) -> dict[str, Any]:
+def _name(side: Side, runs: int) -> str:
+    return side.name if runs <= SPELT_OUT else side.mark.letter
+
+
+def _line(side: Side, runs: int, *, size: int = 8, markers: bool = True, step: bool = False) -> dict[str, Any]:
     mark = side.mark
     return {
-        "name": side.name,
+        "name": _name(side, runs),
         "mode": "lines+markers" if markers else "lines",
         "line": {"color": mark.colour, "dash": mark.dash, "width": 2, "shape": "hv" if step else "linear"},
         "marker": {"color": mark.colour, "symbol": mark.symbol, "size": size},
