@@ -40,11 +40,15 @@ def generate(
     prompt: Annotated[str | None, typer.Option(help="What to decode; '-' reads standard input.")] = None,
     batch: Annotated[
         Path | None,
-        typer.Option(help="JSON lines decoded together: prompt, optionally chat, seed, max_new_tokens, shape, rule."),
+        typer.Option(
+            help="JSON lines decoded together: prompt, optionally chat, seed, max_new_tokens, shape, rule."
+        ),
     ] = None,
     pair: Annotated[str, typer.Option(help="embedded, a preset (see: models), TARGET or TARGET+DRAFT.")] = "embedded",
     drafter: Annotated[str | None, typer.Option(help=f"{DRAFTER_HELP}; default: the pair's.")] = None,
-    shape: Annotated[str | None, typer.Option(help=f"{SHAPE_HELP}; default: chain:4.")] = None,
+    shape: Annotated[
+        str | None, typer.Option(help=f"{SHAPE_HELP}; default: chain:4.")
+    ] = None,
     rule: Annotated[str, typer.Option(help=RULE_HELP)] = "lossless",
     chat: Annotated[bool, typer.Option("--chat/--raw", help="Wrap the prompt in the chat template, or not.")] = True,
     max_new_tokens: Annotated[int, typer.Option(help="Longest answer, tokens.")] = 128,
