@@ -12,6 +12,7 @@ st.html(style.sheet())
 st.navigation(
     [
         st.Page("pages/live.py", title="Live", icon=":material/play_circle:", default=True),
+        st.Page("pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
         st.Page("pages/history.py", title="History", icon=":material/history:"),
     ],
     position="top",

@@ -12,7 +12,9 @@ from sqlalchemy import ColumnElement, Select, func, select
 from core.errors import BadInput
 from core.matching import matched
 from core.records import Fingerprint, Round, RunStatus, Summary
+from core.traces import Burst
 from core.types import RunSpec
+from storage.burst_rows import read_bursts
 from storage.filters import RunFilter
 from storage.labels import read_tags
 from storage.round_rows import read_rounds
@@ -147,6 +149,25 @@ class Runs:
             if run.fingerprint is not None and matched(fingerprint, run.fingerprint):
                 return run
         return None
+
+    def of_spec(self, spec: RunSpec, session: str) -> StoredRun | None:
+        """The session's latest done run that was asked exactly ``spec``, or None."""
+        like = (
+            select(runs.c.run_id)
+            .where(
+                runs.c.session == text(session),
+                runs.c.status == "done",
+                runs.c.spec_json == spec.model_dump_json(),
+            )
+            .order_by(runs.c.submitted_at.desc(), runs.c.run_id.desc())
+            .limit(1)
+        )
+        return next(iter(self._read(like)), None)
+
+    def bursts(self, run_id: str) -> list[Burst]:
+        """What the run emitted and when, without its candidates; empty when there is none of this id."""
+        with self._database.read() as connection:
+            return read_bursts(connection, text(run_id))
 
     def facets(self) -> Facets:
         """The distinct values of each facet among all runs, archived ones too."""

@@ -23,6 +23,7 @@ STORAGE_MAY_USE = {
     "core.metrics",
     "core.glossary",
     "core.matching",
+    "core.traces",
 }
 HEAVY = ("torch", "transformers", "tokenizers", "safetensors")
 

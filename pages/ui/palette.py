@@ -59,6 +59,10 @@ TINT: dict[ThemeName, float] = {"light": 0.17, "dark": 0.34}
 """Share of a state's colour in its chip's background; the rest is the page."""
 
 
+JUDGED: dict[str, tuple[str, str]] = {"good": ("#00664A", "#4FC9A5"), "poor": ("#A34700", "#FF9A52")}
+"""Text of a better and of a worse value, in the light and the dark theme: green and vermillion at reading contrast."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """How one state looks and reads. ``meaning`` is the tooltip's sentence."""

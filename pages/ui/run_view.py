@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.records import Round
-from pages.ui import charts, numbers, parts, speed_up, tokens, trees
+from pages.ui import charts, compare_counterparts, notices, numbers, parts, speed_up, tokens, trees
 from pages.ui.forms import EARLY_EXIT, LOSSY
 from pages.ui.runs import Shown, rounds
 from pages.ui.services import Services
@@ -45,6 +45,7 @@ def draw(services: Services, run: Shown) -> None:
             key=f"stages_{run.run_id}",
             alt="Time spent drafting, verifying, keeping state, and otherwise.",
         )
+    compare_counterparts.section(services, run)
     _notices(run)
     _rounds(run, start, shown)
 
@@ -100,6 +101,8 @@ def _notices(run: Shown) -> None:
         st.html(parts.note("warn", EARLY_EXIT + more))
     if run.lossy:
         st.html(parts.note("warn", LOSSY))
+    elif not run.plain and not run.active:
+        notices.folded()
 
 
 def _rounds(run: Shown, start: int, shown: Sequence[Round]) -> None:

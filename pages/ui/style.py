@@ -14,7 +14,7 @@ LOGO = (
 )
 """The mark: a root, an accepted branch, a rejected one. The name beside it is text, in the theme's ink."""
 
-_RULES = Path(__file__).with_name("style.css").read_text(encoding="utf-8")
+_RULES = "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in ("style.css", "compare.css"))
 
 
 def sheet() -> str:
@@ -25,6 +25,8 @@ def sheet() -> str:
     light, dark = palette.THEMES["light"], palette.THEMES["dark"]
     names = ("ink", "soft", "line", "raised", "twig", "link", "dot")
     colours = {name: f"light-dark({getattr(light, name)}, {getattr(dark, name)})" for name in names}
+    colours["page"] = f"light-dark({light.background}, {dark.background})"
+    colours |= {name: f"light-dark({a}, {b})" for name, (a, b) in palette.JUDGED.items()}
     colours |= {name: getattr(palette, name.upper()) for name in ("green", "blue", "orange", "vermillion")}
     root = "".join(f"--sl-{name}: {colour}; " for name, colour in colours.items())
     looks = {**palette.STATES, **{f"is-{name}": state for name, state in palette.STATUSES.items()}}

@@ -76,6 +76,9 @@ class NoRuns:
     def get(self, run_id: str) -> StoredRun | None:
         return None
 
+    def of_spec(self, spec: RunSpec, session: str) -> StoredRun | None:
+        return None
+
     def __getattr__(self, name: str) -> Any:
         raise AssertionError(f"a page asked the store for {name}")
 

@@ -1,0 +1,129 @@
+"""The compared runs, each with its letter: one mark for tables, charts and texts alike."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+
+from core import traces
+from core.comparison import Compared
+from core.grammar import format_drafter, format_rule, format_shape
+from core.traces import Burst
+from core.types import RunSpec
+from pages.ui import numbers, palette
+from pages.ui.glyphs import plain_glyphs
+from pages.ui.runs import Shown, rounds
+from pages.ui.services import Services
+
+MOST = 10
+"""Most runs side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How a run is told apart: a letter everywhere; in charts also a colour, a symbol and a dash."""
+
+    letter: str
+    colour: str
+    symbol: str
+    dash: str
+
+
+MARKS: tuple[Mark, ...] = tuple(
+    Mark(*each)
+    for each in (
+        ("A", palette.GREY, "circle", "solid"),
+        ("B", palette.BLUE, "square", "dash"),
+        ("C", palette.ORANGE, "diamond", "dot"),
+        ("D", palette.GREEN, "triangle-up", "dashdot"),
+        ("E", palette.PURPLE, "x", "longdash"),
+        ("F", palette.SKY, "cross", "longdashdot"),
+        ("G", palette.VERMILLION, "star", "solid"),
+        ("H", palette.BLUE, "hexagon", "dot"),
+        ("I", palette.GREEN, "pentagon", "solid"),
+        ("J", palette.ORANGE, "hourglass", "dash"),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the compared runs."""
+
+    mark: Mark
+    run: Shown
+
+    @property
+    def label(self) -> str:
+        """Drafter, shape, and the rule where it is lossy."""
+        return label(self.run.spec)
+
+    @property
+    def name(self) -> str:
+        """Letter and label, safe in a chart: Plotly reads a tag as a tag."""
+        return f"{self.mark.letter} · {plain(self.label)}"
+
+    @property
+    def compared(self) -> Compared | None:
+        """What comparing needs, or None: the run ended before its prompt was in the cache."""
+        if self.run.summary is None or self.run.fingerprint is None:
+            return None
+        return Compared(self.run.spec.request, self.run.fingerprint, self.run.summary)
+
+    def badge(self) -> str:
+        """The letter as HTML."""
+        return f'<b class="sl-mark" style="--edge:{self.mark.colour}">{self.mark.letter}</b>'
+
+
+def label(spec: RunSpec) -> str:
+    """What decodes: ``plain``, or drafter, shape and, where it is lossy, the rule."""
+    request = spec.request
+    drafter, rule = format_drafter(request.drafter), format_rule(request.rule)
+    if drafter == "none":
+        return "plain"
+    return " ".join([drafter, format_shape(request.shape), *([] if rule == "lossless" else [rule])])
+
+
+def choice_label(spec: RunSpec, submitted_at: datetime | None, width: int = 24) -> str:
+    """A run in a list to choose from: what decodes, the prompt's beginning, when (month to second)."""
+    prompt = plain(excerpt(spec.request.prompt, width))
+    return f"{label(spec)} · {prompt} · {numbers.moment(submitted_at)[5:]}"
+
+
+def excerpt(text: str, width: int) -> str:
+    """The beginning of a prompt on one line, odd characters made visible."""
+    line = " ".join(text.split())
+    return plain_glyphs(line[:width]).replace("␣", " ") + ("…" if len(line) > width else "")
+
+
+def plain(text: str) -> str:
+    """Text for places that read markup: angle brackets become look-alikes."""
+    return text.replace("<", "‹").replace(">", "›")
+
+
+def sides(runs: Sequence[Shown]) -> list[Side]:
+    """The runs with their marks, in order."""
+    return [Side(mark, run) for mark, run in zip(MARKS, runs, strict=False)]
+
+
+def letters(of: Sequence[Side]) -> str:
+    """``B``, ``B and C``, ``B, C and D``."""
+    names = [side.mark.letter for side in of]
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def legend(of: Sequence[Side]) -> str:
+    """Letters and labels on one line."""
+    items = "".join(f"<span>{side.badge()} {escape(side.label)}</span>" for side in of)
+    return f'<div class="sl-legend">{items}</div>'
+
+
+def bursts(services: Services, run: Shown) -> Sequence[Burst]:
+    """What the run emitted and when, from the queue's memory or the store."""
+    if run.kept_in == "jobs":
+        kept = services.jobs.rounds(run.run_id)
+        if kept or not services.runs:
+            return traces.bursts(kept)
+    return services.runs.bursts(run.run_id) if services.runs else traces.bursts(rounds(services, run))
