@@ -34,6 +34,10 @@ class Executor(Protocol):
         """Free the loaded pair, after the run in flight."""
         ...
 
+    def alive(self) -> bool:
+        """Whether what the last run loaded can still be there."""
+        ...
+
     def close(self) -> None:
         """End the run in flight and give everything back; nothing can be executed afterwards."""
         ...
@@ -71,6 +75,10 @@ class InlineExecutor:
         """See :class:`Executor`."""
         with self._busy:
             self._runner.unload()
+
+    def alive(self) -> bool:
+        """See :class:`Executor`."""
+        return not self._closed.is_set()
 
     def close(self) -> None:
         """See :class:`Executor`."""

@@ -32,7 +32,8 @@ class JobView:
 
 @dataclass(eq=False, slots=True)
 class Job:
-    """A run as the queue keeps it. ``cancelling``: its end was asked for; ``stored``: the sink has all of it so far."""
+    """A run as the queue keeps it. ``cancelling``: its end was asked for; ``stored``: the sink has all of it so far;
+    ``warming``: it only loads its pair, so it is no run to be listed or kept."""
 
     run_id: str
     spec: RunSpec
@@ -48,6 +49,7 @@ class Job:
     ended_at: datetime | None = None
     cancelling: bool = False
     stored: bool = True
+    warming: bool = False
 
     def view(self, position: int) -> JobView:
         """What the outside sees of it."""

@@ -22,7 +22,8 @@ from core.protocol import Happening, Loading, RunRound, RunStarted
 from core.records import TERMINAL, Ended, Round, RunStatus, StopReason, Summary
 from core.run_id import RunIds
 from core.sink import RunSink
-from core.types import RunSpec
+from core.types import PairSpec, RunSpec
+from core.warming import Held, warm_up
 
 __all__ = ["KEEP_ROUNDS", "KEEP_RUNS", "JobView", "Jobs"]
 
@@ -58,6 +59,8 @@ class Jobs:
         self._jobs: dict[str, Job] = {}
         self._queue: deque[Job] = deque()
         self._running: Job | None = None
+        self._held = Held()
+        self._load: Job | None = None
         self._over: deque[Job] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -66,12 +69,15 @@ class Jobs:
 
     def submit(self, spec: RunSpec) -> str:
         """Queue a run; its id. Raises EngineFault after close, StorageUnavailable when the sink refuses it."""
+        return self._enter(spec, warming=False).run_id
+
+    def _enter(self, spec: RunSpec, warming: bool) -> Job:
         with self._submitting:  # ids, the sink's rows and the queue have one order
             with self._changed:
                 if self._closing:
                     raise EngineFault("The engine is stopped and takes no more runs: start the app again.")
-            job = Job(self._ids.next(), spec, datetime.now(UTC))
-            if self._sink is not None:
+            job = Job(self._ids.next(), spec, datetime.now(UTC), warming=warming)
+            if self._sink is not None and not warming:
                 self._sink.submitted(job.run_id, spec, self._session, job.submitted_at)
             with self._changed:
                 self._jobs[job.run_id] = job
@@ -80,7 +86,34 @@ class Jobs:
                     self._thread = threading.Thread(target=self._drive, name="jobs", daemon=True)
                     self._thread.start()
                 self._changed.notify_all()
-        return job.run_id
+        return job
+
+    def load(self, pair: PairSpec) -> str:
+        """Queue the loading of a pair (core/warming.py); its id, to :meth:`view`, :meth:`wait` for and :meth:`cancel`.
+
+        It is no run: neither listed nor stored. A load of the same pair that isn't over yet is not asked for twice.
+        Raises EngineFault after close.
+        """
+        with self._changed:
+            load = self._load
+            if load is not None and load.status not in TERMINAL and load.spec.pair == pair and not load.cancelling:
+                return load.run_id
+        load = self._enter(warm_up(pair), warming=True)
+        with self._changed:
+            self._load = load
+        return load.run_id
+
+    def loading(self) -> JobView | None:
+        """The load asked for last: waiting, going on or over; None before the first."""
+        with self._changed:
+            return None if self._load is None else self._view(self._load)
+
+    def loaded(self) -> PairSpec | None:
+        """The pair in the engine's memory, None when there is none (any more)."""
+        if not self._executor.alive():
+            return None
+        with self._changed:
+            return self._held.pair
 
     def view(self, run_id: str) -> JobView | None:
         """The run now; None when it is unknown or has left memory."""
@@ -98,7 +131,7 @@ class Jobs:
         """The running and the queued runs, in order."""
         with self._changed:
             running = [] if self._running is None else [self._running]
-            return [self._view(job) for job in (*running, *self._queue)]
+            return [self._view(job) for job in (*running, *self._queue) if not job.warming]
 
     def cancel(self, run_id: str) -> bool:
         """End a queued run now, a running one within a round. False when there is nothing to cancel (any more)."""
@@ -139,6 +172,9 @@ class Jobs:
     def unload(self) -> None:
         """Free the loaded pair's memory, after the run in flight."""
         self._executor.unload()
+        with self._changed:
+            self._held.freeing(running=self._running is not None)
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Stop the engine: the run in flight and the queued ones end as interrupted. May be called twice."""
@@ -166,6 +202,7 @@ class Jobs:
                 return None
             job = self._running = self._queue.popleft()
             job.status, job.started_at = "running", datetime.now(UTC)
+            self._held.beginning(job.spec.pair)
             self._changed.notify_all()
             return job
 
@@ -173,6 +210,8 @@ class Jobs:
         try:
             ended = self._executor.execute(job.run_id, job.spec, lambda happening: self._take(job, happening))
         except WorkerLost as lost:
+            with self._changed:
+                self._held.lost()
             count = len(job.rounds)
             kept = f"The run's {count} whole round{'s are' if count != 1 else ' is'} kept."
             ended = self._broken_off(job, f"{lost} {kept}")
@@ -212,6 +251,7 @@ class Jobs:
                 at = job.started_at or datetime.now(UTC)
                 self._store(job, lambda sink: sink.started(job.run_id, started, at))
                 with self._changed:
+                    self._held.proved(job.spec.pair)
                     job.started, job.progress = started, None
                     if job.stored and not job.cancelling:
                         job.message = ""
@@ -238,13 +278,14 @@ class Jobs:
                 job.message = ""
             if self._running is job:
                 self._running = None
+                self._held.over()
             self._over.append(job)
             self._forget()
             self._changed.notify_all()
 
     def _store(self, job: Job, write: Callable[[RunSink], None]) -> None:
         """Hand a record to the sink. A sink that fails loses this run, which its message says, not the engine."""
-        if self._sink is None or not job.stored:
+        if self._sink is None or not job.stored or job.warming:
             return  # after a lost record the rest would be a run with a hole
         try:
             write(self._sink)
