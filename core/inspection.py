@@ -82,8 +82,8 @@ def _described(name: str, folder: Path, here: bool, absent: str) -> tuple[ModelF
             refused = f"The model {name} {reason}"
         else:
             kinds = dict.fromkeys(kind.replace("_", " ") for kind in layer_types(text_config(config)))
-            attention = f"{said.kind}: {' and '.join(kinds)} in every layer" if len(kinds) == 1 else ""
-            attention = attention or f"{said.kind}: layers of {' and of '.join(kinds)}"
+            attention = f"{said.kind}, {' and '.join(kinds)} in every layer" if len(kinds) == 1 else ""
+            attention = attention or f"{said.kind}, layers of {' and of '.join(kinds)}"
         tokens = tokenizer_of(name, folder).get_vocab()
     except SpecLensError as error:
         refused = refused or str(error)

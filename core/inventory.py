@@ -22,7 +22,8 @@ BELIEVED_S = 10.0
 class KnownPair:
     """A pair by name. ``missing``: a sentence when it can't be loaded without more, else ""; ``models``: those of its
     models (target first) that are on this machine; ``published_bytes``: both models' weights in bfloat16, as the preset
-    says; ``converts``: its first load takes half a minute longer."""
+    says; ``converts``: its first load takes half a minute longer; ``fetchable``: what is missing can be
+    downloaded, so far as its name tells."""
 
     name: str
     target: str
@@ -33,6 +34,7 @@ class KnownPair:
     models: tuple[Description, ...]
     published_bytes: int | None
     converts: bool
+    fetchable: bool
 
     @property
     def complete(self) -> bool:
@@ -84,6 +86,7 @@ def _presets() -> list[KnownPair]:
                 models=models,
                 published_bytes=int(preset.gigabytes * 1e9) // (2 if own else 1),  # converted to float32
                 converts=own and not _converted(),
+                fetchable=bool(status.missing) and not own,
             )
         )
     return found
@@ -97,11 +100,14 @@ def _other(name: str) -> KnownPair:
     try:
         target, draft = split(name)
     except SpecLensError as error:
-        return KnownPair(name, name, None, False, "", str(error), (), None, False)
-    lacks = " ".join(filter(None, (_lack(one) for one in (target, draft) if one)))
+        return KnownPair(name, name, None, False, "", str(error), (), None, False, False)
+    names = [one for one in (target, draft) if one]
+    lacks = [one for one in names if _lack(one)]
+    fetchable = bool(lacks) and all(_downloadable(one) for one in lacks)
     models, damage = _models([target, draft])
     converts = embedded.NAME in (target, draft) and not _converted()
-    return KnownPair(name, target, draft, False, "", lacks or damage, models, None, converts)
+    said = " ".join(_lack(one) for one in lacks) or damage
+    return KnownPair(name, target, draft, False, "", said, models, None, converts, fetchable)
 
 
 def _lack(name: str) -> str:
@@ -110,13 +116,17 @@ def _lack(name: str) -> str:
         return embedded.missing()
     if folders.find(name) is not None:
         return ""
-    if folders.is_path(name) or not folders.HUB_NAME.fullmatch(name):
+    if not _downloadable(name):
         try:
             folders.fetch(name)
         except SpecLensError as error:
             return str(error)
         return ""
     return f"{name} is not on this machine: downloaded when it is loaded, if the network allows."
+
+
+def _downloadable(name: str) -> bool:
+    return name != embedded.NAME and not folders.is_path(name) and bool(folders.HUB_NAME.fullmatch(name))
 
 
 def _models(names: Sequence[str | None]) -> tuple[tuple[Description, ...], str]:

@@ -108,12 +108,11 @@ class Jobs:
         with self._changed:
             return None if self._load is None else self._view(self._load)
 
-    def loaded(self) -> PairSpec | None:
-        """The pair in the engine's memory, None when there is none (any more)."""
-        if not self._executor.alive():
-            return None
+    def loaded(self) -> tuple[PairSpec, ...]:
+        """The pairs in the engine's memory now."""
+        alive = self._executor.alive()
         with self._changed:
-            return self._held.pair
+            return self._held.pairs if alive else ()
 
     def view(self, run_id: str) -> JobView | None:
         """The run now; None when it is unknown or has left memory."""
@@ -173,7 +172,7 @@ class Jobs:
         """Free the loaded pair's memory, after the run in flight."""
         self._executor.unload()
         with self._changed:
-            self._held.freeing(running=self._running is not None)
+            self._held.freeing()
             self._changed.notify_all()
 
     def close(self) -> None:
@@ -278,7 +277,7 @@ class Jobs:
                 job.message = ""
             if self._running is job:
                 self._running = None
-                self._held.over()
+                self._held.over(job.spec.pair)
             self._over.append(job)
             self._forget()
             self._changed.notify_all()

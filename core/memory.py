@@ -22,6 +22,8 @@ from core.types import Device, Precision
 BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes a number takes."""
 
+Fit = Literal["fits", "weights", "nothing", "unknown"]
+
 CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 
@@ -83,6 +85,25 @@ def need(models: Sequence[Description], precision: str, rows: int) -> Need:
         cache=_sum([cache_bytes(model, precision, rows) for model in models]),
         rows=rows,
     )
+
+
+def published_need(bfloat16_bytes: int, precision: str) -> Need:
+    """About what a pair takes whose files are not here, from the published size of its weights in bfloat16."""
+    return Need(weights=bfloat16_bytes * BYTES[precision] // 2, cache=None, rows=0)
+
+
+def freed(free: int | None, held: Sequence[int | None]) -> int | None:
+    """``free`` bytes and those that the loaded pairs, ``held``, give back; unknown ones count nothing."""
+    return None if free is None else free + sum(part or 0 for part in held)
+
+
+def fit(needed: Need, free: int | None) -> Fit:
+    """Whether a need goes into ``free`` bytes: all of it, only the weights (a shorter slot would do), or not."""
+    if needed.total is None or needed.weights is None or free is None:
+        return "unknown"
+    if needed.total <= free:
+        return "fits"
+    return "weights" if needed.weights <= free else "nothing"
 
 
 def _sum(parts: Sequence[int | None]) -> int | None:

@@ -1,10 +1,12 @@
-"""Loading a pair ahead of its first run, and knowing which one the engine holds.
+"""Loading a pair ahead of its first run, and knowing which ones the engine holds.
 
 A load is the shortest run there is: one token, decoded plainly and thrown away. It takes the way that every run takes
 (queue, progress, cancel, sentences), ends with the pair in memory, and shows that a pass really works on this device.
 """
 
 from __future__ import annotations
+
+from collections import Counter
 
 from core.types import PairSpec, Request, RunSpec, Stops
 
@@ -17,41 +19,47 @@ def warm_up(pair: PairSpec) -> RunSpec:
 
 
 class Held:
-    """Which pair the engine holds, told by what happens to its runs: it frees the old pair before it loads another.
-
-    Not thread-safe: the queue's lock guards it.
+    """Which pairs the engine holds, told by what happens to its runs: a pair that no run uses is freed before another
+    is loaded. Not thread-safe: the queue's lock guards it.
     """
 
     def __init__(self) -> None:
-        self._pair: PairSpec | None = None
-        self._freed_after_run = False
+        self._held: dict[PairSpec, None] = {}
+        self._using: Counter[PairSpec] = Counter()
+        self._leaving: set[PairSpec] = set()
 
     @property
-    def pair(self) -> PairSpec | None:
-        """The pair in memory, None when there is none for sure."""
-        return self._pair
+    def pairs(self) -> tuple[PairSpec, ...]:
+        """Those that are in memory for sure, in the order in which they were loaded."""
+        return tuple(self._held)
 
     def beginning(self, pair: PairSpec) -> None:
         """A run of ``pair`` goes to the engine."""
-        if pair != self._pair:
-            self._pair = None
+        self._using[pair] += 1
+        if pair not in self._held:
+            self._drop([other for other in self._held if not self._using[other]])
 
     def proved(self, pair: PairSpec) -> None:
         """A run of ``pair`` put its prompt into the cache."""
-        self._pair = pair
+        self._held[pair] = None
 
-    def freeing(self, running: bool) -> None:
-        """Unloading was asked for; a run in flight keeps its pair to its end."""
-        if running:
-            self._freed_after_run = True
-        else:
-            self._pair = None
+    def over(self, pair: PairSpec) -> None:
+        """A run of ``pair`` that had begun is over."""
+        self._using[pair] -= 1
+        if not self._using[pair] and pair in self._leaving:
+            self._drop([pair])
 
-    def over(self) -> None:
-        """The run in flight ended."""
-        if self._freed_after_run:
-            self.lost()
+    def freeing(self) -> None:
+        """Unloading was asked for; runs that have begun keep their pairs to their end."""
+        in_use = [pair for pair, runs in self._using.items() if runs]
+        self._leaving.update(in_use)
+        self._drop([pair for pair in self._held if pair not in in_use])
 
     def lost(self) -> None:
-        """The engine's process is gone, or was told to free the pair."""
-        self._pair, self._freed_after_run = None, False
+        """The engine's process is gone, and every pair with it."""
+        self._held.clear()
+
+    def _drop(self, pairs: list[PairSpec]) -> None:
+        for pair in pairs:
+            self._held.pop(pair, None)
+            self._leaving.discard(pair)

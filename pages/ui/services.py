@@ -21,12 +21,15 @@ from typing import Any, Protocol
 
 import streamlit as st
 
+from core.checks import Checks, CheckView
 from core.engine_process import ProcessExecutor
 from core.errors import EngineFault, StorageUnavailable
+from core.inventory import Inventory, KnownPair
 from core.jobs import Jobs, JobView
+from core.memory import DeviceMemory
 from core.presets import PairStatus, list_pairs
 from core.records import Fingerprint, Round
-from core.types import RunSpec
+from core.types import Device, PairSpec, RunSpec
 from storage.dictionary import TableName
 from storage.export import export_csv
 from storage.filters import RunFilter
@@ -46,6 +49,26 @@ class JobsLike(Protocol):
     def rounds(self, run_id: str, start: int = 0) -> list[Round]: ...
     def active(self) -> list[JobView]: ...
     def cancel(self, run_id: str) -> bool: ...
+    def load(self, pair: PairSpec) -> str: ...
+    def loading(self) -> JobView | None: ...
+    def loaded(self) -> Sequence[PairSpec]: ...
+    def unload(self) -> None: ...
+
+
+class InventoryLike(Protocol):
+    """What the pages use of :class:`core.inventory.Inventory`."""
+
+    def known(self, used: Sequence[str] = ...) -> Sequence[KnownPair]: ...
+    def forget(self) -> None: ...
+    def memory(self, device: Device) -> DeviceMemory: ...
+
+
+class ChecksLike(Protocol):
+    """What the pages use of :class:`core.checks.Checks`."""
+
+    def start(self, name: str) -> None: ...
+    def view(self, name: str) -> CheckView | None: ...
+    def stop(self, name: str) -> None: ...
 
 
 class RunsLike(Protocol):
@@ -72,6 +95,8 @@ class Services:
     export: Callable[[RunFilter, TableName], bytes]
     trouble: Callable[[], str]
     close: Callable[[], None]
+    inventory: InventoryLike
+    checks: ChecksLike
 
 
 _lock = threading.Lock()
@@ -153,7 +178,10 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
             raise StorageUnavailable(why)
         return b"".join(export_csv(store, filter, table))
 
+    checks = Checks()
+
     def close() -> None:
+        checks.close()
         with suppress(EngineFault):  # a worker that is already gone is what closing wants
             jobs.close()
         if store is not None:
@@ -167,6 +195,8 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
         export=export,
         trouble=lambda: why if store is None else store.trouble or "",
         close=close,
+        inventory=Inventory(),
+        checks=checks,
     )
 
 
