@@ -117,7 +117,7 @@ def main(arguments: list[str]) -> int:
         return 2
     reports = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # whatever a library prints goes to stderr
-    os.nice(10)  # runs that are being timed come first
+    os.nice(5)  # runs that are being timed come first
 
     def tell(step: Any) -> None:
         reports.write(Step.line(step))
