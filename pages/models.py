@@ -46,6 +46,9 @@ CONVERTS = (
 def page() -> None:
     """Settings and device, the check, the pairs."""
     app = root.services()
+    why = app.trouble()
+    if why:
+        st.html(parts.note("bad", why, "Runs are not being kept."))
     with st.container(key="models_top"):
         left, right = st.columns([1.3, 1], gap="medium", vertical_alignment="bottom", wrap=False)
     with left, st.container(horizontal=True, key="models_settings"):

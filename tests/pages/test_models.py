@@ -152,6 +152,13 @@ def test_a_store_that_cannot_be_read_leaves_the_pairs(
     assert state_of(clean(open_page("models", app)), "embedded") == "here"
 
 
+def test_a_database_that_cannot_be_opened_is_said_and_the_presets_stay(open_page: Open) -> None:
+    why = "The database is open in another process: close that one."
+    at = clean(open_page("models", fakes.fake_services(fakes.FakeJobs(), None, why)))
+    assert why in html(at)
+    assert state_of(at, "embedded") == "here"
+
+
 def test_names_from_outside_stay_text(open_page: Open) -> None:
     app = laid_out()
     hostile = replace(fakes.KNOWN[2], name=sample.HOSTILE, target=sample.HOSTILE, missing=sample.HOSTILE)
