@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.errors import ModelUnavailable
+from core.findings import Difference
 
 ROLLS_BACK = frozenset({"full_attention", "sliding_attention"})
 """Attention whose cache is rows per token, so that any length can be kept."""
@@ -82,6 +83,14 @@ def emitted(vocabulary: Mapping[str, int]) -> int:
     return max(vocabulary.values()) + 1
 
 
+def differences(ours: Mapping[str, int], theirs: Mapping[str, int], ids: int) -> list[Difference]:
+    """Ids below ``ids`` that both tokenizers have and read differently, in order. Arguments map tokens to ids."""
+    our_token = {i: token for token, i in ours.items()}
+    their_token = {i: token for token, i in theirs.items()}
+    shared = sorted(i for i in our_token.keys() & their_token.keys() if i < ids)
+    return [Difference(i, our_token[i], their_token[i]) for i in shared if our_token[i] != their_token[i]]
+
+
 def check_vocabularies(
     target: str, ours: Mapping[str, int], draft: str, theirs: Mapping[str, int], vocab: int, draft_head: int
 ) -> None:
@@ -90,14 +99,12 @@ def check_vocabularies(
     ``ours`` and ``theirs`` map tokens to ids; ``vocab`` is the number of ids the target emits, ``draft_head`` the rows
     of the draft's head. Raises ModelUnavailable naming the first differing id and both tokens.
     """
-    our_token = {i: token for token, i in ours.items()}
-    their_token = {i: token for token, i in theirs.items()}
-    for i in range(min(vocab, draft_head)):
-        if i in our_token and i in their_token and our_token[i] != their_token[i]:
-            raise ModelUnavailable(
-                f"{target} and {draft} have different vocabularies: id {i} is {our_token[i]!r} in the target and "
-                f"{their_token[i]!r} in the draft. Choose a draft with the target's tokenizer."
-            )
+    found = differences(ours, theirs, min(vocab, draft_head))
+    if found:
+        raise ModelUnavailable(
+            f"{target} and {draft} have different vocabularies: id {found[0].id} is {found[0].target!r} in the target "
+            f"and {found[0].draft!r} in the draft. Choose a draft with the target's tokenizer."
+        )
     if draft_head < vocab:
         raise ModelUnavailable(
             f"The draft {draft} knows only ids below {draft_head}, but {target} can emit ids up to {vocab - 1}, "

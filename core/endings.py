@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
+from core.errors import EngineFault
+from core.executors import WorkerLost
 from core.job import Job
 from core.metrics import summarise, violations
 from core.records import Ended, RunStatus, StopReason, Summary
@@ -23,6 +25,18 @@ def broken_off(job: Job, reason: StopReason, sentence: str | None) -> Ended:
     e2e_s = job.rounds[-1].ended_at_s if job.rounds else 0.0
     error = sentence if reason == "failed" else None
     return Ended(request=0, stop_reason=reason, text=text, e2e_s=e2e_s, error=error)
+
+
+def why_broken(job: Job, fault: Exception) -> str:
+    """Why the engine could not end a run itself, as a sentence."""
+    match fault:
+        case WorkerLost():
+            return f"{fault} {kept(job)}"
+        case EngineFault():
+            return str(fault)
+        case _:
+            LOG.error("run %s could not be followed", job.run_id, exc_info=fault)
+            return f"The run could not be followed ({type(fault).__name__}: {fault}): see the app's log."
 
 
 def kept(job: Job) -> str:

@@ -117,6 +117,11 @@ class ProcessExecutor:
             if self._process is not None:
                 self._process.send(Unload())
 
+    def alive(self) -> bool:
+        """See :class:`Executor`: the worker runs."""
+        process = self._process
+        return process is not None and process.alive
+
     def close(self) -> None:
         """See :class:`Executor`."""
         with self._locked(self._stop_timeout_s):

@@ -77,6 +77,10 @@ class Executor(Protocol):
         """Free the loaded pairs, each after the runs that use it."""
         ...
 
+    def alive(self) -> bool:
+        """Whether what the last run loaded can still be there."""
+        ...
+
     def close(self) -> None:
         """End the open runs, all of them heard of when this returns; nothing can be begun afterwards."""
         ...
@@ -127,6 +131,10 @@ class InlineExecutor:
     def unload(self) -> None:
         """See :class:`Executor`."""
         self._lanes.hear(Unload())
+
+    def alive(self) -> bool:
+        """See :class:`Executor`."""
+        return not self._closed
 
     def close(self) -> None:
         """See :class:`Executor`."""

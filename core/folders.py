@@ -21,7 +21,8 @@ ROOT_FOLDER = Path(__file__).resolve().parent.parent
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 INDEX = "model.safetensors.index.json"
 
-_WANTED = ["*.safetensors", "*.json", "*.jinja", "*.model", "*.txt"]
+_DESCRIPTION = ["*.json", "*.jinja", "*.model", "*.txt"]
+_WANTED = ["*.safetensors", *_DESCRIPTION]
 _UNWANTED = ["*/*", "consolidated*"]  # other formats of the same weights lie in sub-folders
 
 
@@ -103,14 +104,25 @@ def fetch(name: str, progress: Progress = quiet) -> Path:
     if not HUB_NAME.fullmatch(name):
         raise ModelUnavailable(f"{name!r} is neither a folder nor a model name such as Qwen/Qwen3-0.6B.")
     progress(f"downloading {name}", 0.0)
-    folder = _download(name)
+    folder = _download(name, _WANTED)
     lack = gap(folder)
     if lack is not None:
         raise ModelUnavailable(f"The model {name} {lack}.")
     return folder
 
 
-def _download(name: str) -> Path:
+def fetch_description(name: str) -> Path:
+    """A folder with the model's configuration and tokenizer, a few megabytes downloaded if it is a hub name that is not
+    here; the weights may be missing. Raises ModelUnavailable as :func:`fetch` does."""
+    found = find(name)
+    if found is not None:
+        return found
+    if is_path(name) or not HUB_NAME.fullmatch(name):
+        return fetch(name)
+    return _download(name, _DESCRIPTION)
+
+
+def _download(name: str, patterns: list[str]) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
@@ -118,7 +130,7 @@ def _download(name: str) -> Path:
     if constants.HF_HUB_OFFLINE:
         raise ModelUnavailable(f"{away} and HF_HUB_OFFLINE forbids downloading: give a local folder or unset it.")
     try:
-        return Path(snapshot_download(name, allow_patterns=_WANTED, ignore_patterns=_UNWANTED))
+        return Path(snapshot_download(name, allow_patterns=patterns, ignore_patterns=_UNWANTED))
     except GatedRepoError:
         raise ModelUnavailable(
             f"{away} and its owner gives it out on request: accept its licence on the model's page, then log in with "

@@ -37,7 +37,8 @@ class Job:
     """A run as the queue keeps it. ``cancelling``: its end was asked for; ``why``: a sentence if not by a person.
 
     ``stored``: the sink has all of it so far. ``steps``: rounds to step that were asked for in the queue.
-    ``idle_since``: when it last did or was asked for anything, seconds of the monotonic clock.
+    ``idle_since``: when it last did or was asked for anything, seconds of the monotonic clock. ``warming``: it only
+    loads its pair, so it is no run to be listed or kept.
     """
 
     run_id: str
@@ -58,6 +59,7 @@ class Job:
     paused: bool = False
     steps: int = 0
     idle_since: float = 0.0
+    warming: bool = False
 
     @property
     def yields(self) -> bool:

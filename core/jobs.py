@@ -7,7 +7,6 @@ sees a run ended can find it in the store once that is flushed.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -26,11 +25,10 @@ from core.recorder import Recorder
 from core.records import TERMINAL, Ended, Round, StopReason
 from core.run_id import RunIds
 from core.sink import RunSink
-from core.types import RunSpec
+from core.types import PairSpec, RunSpec
+from core.warming import Held, warm_up
 
 __all__ = ["KEEP_ROUNDS", "KEEP_RUNS", "PAUSE_LIMIT_S", "JobView", "Jobs"]
-
-LOG = logging.getLogger("speclens.jobs")
 
 KEEP_RUNS = 50
 """Ended runs that stay in memory; older ones are in the store."""
@@ -62,13 +60,13 @@ class Jobs:
         self._executor = executor or ProcessExecutor(worker_command)
         self._ids = RunIds()
         self._submitting = threading.Lock()
-        self._steering = (
-            threading.Lock()
-        )  # what the executor is told of a run has the order in which it was marked here
+        self._steering = threading.Lock()  # the executor is told of a run in the order in which it was marked here
         self._changed = threading.Condition()  # guards everything below
         self._jobs: dict[str, Job] = {}
         self._line = Line()
         self._open = OpenJobs(pause_limit_s)
+        self._held = Held()
+        self._load: Job | None = None
         self._over: deque[Job] = deque()
         self._thread: threading.Thread | None = None
         self._closing = False
@@ -89,11 +87,15 @@ class Jobs:
         """
         if not specs:
             raise BadInput("There is nothing to decode: give at least one run.")
+        return [job.run_id for job in self._enter(specs, paused=paused)]
+
+    def _enter(self, specs: Sequence[RunSpec], *, paused: bool = False, warming: bool = False) -> list[Job]:
         with self._submitting:  # ids, the sink's rows and the queue have one order
             with self._changed:
                 if self._closing:
                     raise EngineFault("The engine is stopped and takes no more runs: start the app again.")
-            group = [Job(self._ids.next(), spec, datetime.now(UTC), paused=paused) for spec in specs]
+            at = datetime.now(UTC)
+            group = [Job(self._ids.next(), spec, at, paused=paused, warming=warming) for spec in specs]
             self._recorder.submitted(group)
             with self._changed:
                 self._jobs |= {job.run_id: job for job in group}
@@ -102,7 +104,28 @@ class Jobs:
                     self._thread = threading.Thread(target=self._drive, name="jobs", daemon=True)
                     self._thread.start()
                 self._changed.notify_all()
-        return [job.run_id for job in group]
+        return group
+
+    def load(self, pair: PairSpec) -> str:
+        """Queue the loading of a pair (core/warming.py): no run, neither listed nor stored; its id, to view, wait for
+        and cancel. A load of the same pair that isn't over yet is not asked for twice. Raises EngineFault after close.
+        """
+        with self._changed:
+            load = self._load
+        if load is None or load.status in TERMINAL or load.spec.pair != pair or load.cancelling:
+            load = self._load = self._enter([warm_up(pair)], warming=True)[0]
+        return load.run_id
+
+    def loading(self) -> JobView | None:
+        """The load asked for last: waiting, going on or over; None before the first."""
+        with self._changed:
+            return None if self._load is None else self._view(self._load)
+
+    def loaded(self) -> tuple[PairSpec, ...]:
+        """The pairs in the engine's memory now."""
+        alive = self._executor.alive()
+        with self._changed:
+            return self._held.pairs if alive else ()
 
     def view(self, run_id: str) -> JobView | None:
         """The run now; None when it is unknown or has left memory."""
@@ -119,7 +142,7 @@ class Jobs:
     def active(self) -> list[JobView]:
         """The open runs, paused ones included, and the queued ones, in order."""
         with self._changed:
-            return [self._view(job) for job in (*self._open, *self._line)]
+            return [self._view(job) for job in (*self._open, *self._line) if not job.warming]
 
     def cancel(self, run_id: str) -> bool:
         """End a queued run now, an open one within a round. False when there is nothing to cancel (any more)."""
@@ -173,6 +196,9 @@ class Jobs:
     def unload(self) -> None:
         """Free the loaded pairs' memory, each after the runs that use it."""
         self._executor.unload()
+        with self._changed:
+            self._held.freeing()
+            self._changed.notify_all()
 
     def close(self) -> None:
         """Stop the engine: open and queued runs end as interrupted. May be called twice."""
@@ -232,6 +258,7 @@ class Jobs:
                 for job in group:
                     job.status, job.started_at = "running", datetime.now(UTC)
                     self._open.add(job)
+                    self._held.beginning(job.spec.pair)
                 self._changed.notify_all()
             if not group:
                 return
@@ -267,16 +294,11 @@ class Jobs:
 
     def _break_off(self, job: Job, fault: Exception) -> None:
         """End a run whose engine is gone: as was asked for if that is why, else failed."""
-        match fault:
-            case WorkerLost():
-                sentence = f"{fault} {endings.kept(job)}"
-            case EngineFault():
-                sentence = str(fault)
-            case _:
-                LOG.error("run %s could not be followed", job.run_id, exc_info=fault)
-                sentence = f"The run could not be followed ({type(fault).__name__}: {fault}): see the app's log."
+        if isinstance(fault, WorkerLost):
+            with self._changed:
+                self._held.lost()
         reason: StopReason = "cancelled" if job.cancelling else "interrupted" if self._closing else "failed"
-        self._finish(job, endings.broken_off(job, reason, sentence))
+        self._finish(job, endings.broken_off(job, reason, endings.why_broken(job, fault)))
 
     def _take(self, job: Job, happening: Happening) -> None:
         match happening:
@@ -290,6 +312,7 @@ class Jobs:
                 self._recorder.started(job, started, at)
                 with self._changed:
                     job.start(started)
+                    self._held.proved(job.spec.pair)
                     self._changed.notify_all()
             case RunRound(round=round):
                 self._recorder.round(job, round)
@@ -307,7 +330,9 @@ class Jobs:
         self._recorder.ended(job, ended, summary, at)
         with self._changed:
             job.end(endings.status(ended.stop_reason), ended, summary, at)
-            self._open.remove(job)
+            if self._open.get(job.run_id) is job:
+                self._open.remove(job)
+                self._held.over(job.spec.pair)
             self._forget(job)
             self._changed.notify_all()
 

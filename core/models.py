@@ -7,22 +7,20 @@ Nothing is trusted: only safetensors are read, a model's own code never runs, an
 from __future__ import annotations
 
 import gc
-import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import psutil
 import torch
-from safetensors import SafetensorError, safe_open
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as library_logging
 
-from core import embedded, folders
-from core.compatibility import attention, check_vocabularies, emitted, refusal, text_config
+from core import embedded, folders, memory
+from core.compatibility import attention, check_vocabularies, emitted, text_config
+from core.description import describe
 from core.errors import ModelUnavailable
 from core.folders import Progress, quiet
 from core.presets import PairStatus, default_drafter, list_pairs, split
+from core.sources import Source, first_line, look
 from core.text import TextCodec
 from core.types import PairSpec
 
@@ -63,16 +61,6 @@ class Pair:
     vocab: int
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """A model before its weights: where it is and what it says of itself."""
-
-    name: str
-    folder: Path
-    config: PreTrainedConfig
-    tokenizer: Any
-
-
 def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
     """Load a pair; ``progress`` gets a message and the share done in [0, 1].
 
@@ -84,7 +72,7 @@ def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
     device = _device(spec)
     dtype = _dtype(spec, device)
     names = [target_name, draft_name] if draft_name else [target_name]
-    sources = [_look(name, _part(progress, n, len(names), 0.0, 0.3)) for n, name in enumerate(names)]
+    sources = [look(name, _part(progress, n, len(names), 0.0, 0.3)) for n, name in enumerate(names)]
     target = sources[0]
     vocab = min(emitted(target.tokenizer.get_vocab()), text_config(target.config).vocab_size)
     for draft in sources[1:]:
@@ -128,48 +116,6 @@ def _dtype(spec: PairSpec, device: torch.device) -> torch.dtype:
     return torch.bfloat16
 
 
-# -- before the weights ---------------------------------------------------------------------------------------------
-
-
-def _look(name: str, progress: Progress) -> _Source:
-    """Find a model and read its configuration and tokenizer, refusing what can't decode here."""
-    if name == embedded.NAME:
-        name, folder = embedded.TITLE, embedded.ensure(progress)
-    else:
-        folder = folders.fetch(name, progress)
-    config = _config(name, folder)
-    reason = refusal(config)
-    if reason is not None:
-        raise ModelUnavailable(f"The model {name} {reason}")
-    return _Source(name, folder, config, _tokenizer(name, folder))
-
-
-def _config(name: str, folder: Path) -> PreTrainedConfig:
-    try:
-        return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # whatever the library meets in the file means one thing to a person
-        if "trust_remote_code" in str(error):
-            raise ModelUnavailable(
-                f"The model {name} needs code of its own to run, which is never executed here: choose a model of an "
-                "architecture that the transformers library knows."
-            ) from None
-        raise ModelUnavailable(f"The config.json of {name} can't be used ({_first_line(error)}).") from None
-
-
-def _tokenizer(name: str, folder: Path) -> Any:
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:
-        raise ModelUnavailable(f"The tokenizer of {name} can't be used ({_first_line(error)}).") from None
-    if not hasattr(tokenizer, "backend_tokenizer"):
-        raise ModelUnavailable(f"The tokenizer of {name} has no fast form: save a tokenizer.json beside its weights.")
-    return tokenizer
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
 def _end_tokens(network: PreTrainedModel, tokenizer: Any) -> set[int]:
     """Ids that end a run: of the generation configuration (or the model's, where that is silent) and the tokenizer."""
     generation = network.generation_config.eos_token_id if network.generation_config is not None else None
@@ -180,35 +126,22 @@ def _end_tokens(network: PreTrainedModel, tokenizer: Any) -> set[int]:
 # -- the weights ----------------------------------------------------------------------------------------------------
 
 
-def _check_memory(sources: list[_Source], dtype: torch.dtype, device: torch.device) -> None:
+def _check_memory(sources: list[Source], dtype: torch.dtype, device: torch.device) -> None:
     """Refuse weights that can't fit, rather than have the operating system end the process."""
-    needed = sum(_parameters(source) for source in sources) * dtype.itemsize
+    precision = str(dtype).removeprefix("torch.")
+    models = [describe(source.name, source.folder, source.config.to_dict()) for source in sources]
+    needed = memory.need(models, precision, rows=0).weights
     cuda = device.type == "cuda"
-    free = torch.cuda.mem_get_info(device)[0] if cuda else psutil.virtual_memory().available
-    if needed > free:
+    free = torch.cuda.mem_get_info(device)[0] if cuda else memory.host().free
+    if needed is not None and free is not None and needed > free:
         raise ModelUnavailable(
             f"The weights of {' and '.join(source.name for source in sources)} need {needed / 1e9:.1f} GB in "
-            f"{str(dtype).removeprefix('torch.')}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
+            f"{precision}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
             "choose a smaller pair or a shorter precision."
         )
 
 
-def _parameters(source: _Source) -> int:
-    """Numbers stored in the weight files, from their headers."""
-    count = 0
-    for file in folders.weight_files(source.folder):
-        try:
-            with safe_open(file, framework="pt") as tensors:
-                names: list[str] = list(tensors.keys())
-                count += sum(math.prod(tensors.get_slice(name).get_shape()) for name in names)
-        except SafetensorError as error:
-            raise ModelUnavailable(
-                f"The weight file {file.name} of {source.name} is damaged ({_first_line(error)}): fetch it again."
-            ) from None
-    return count
-
-
-def _load(source: _Source, device: torch.device, dtype: torch.dtype, progress: Progress) -> LoadedModel:
+def _load(source: Source, device: torch.device, dtype: torch.dtype, progress: Progress) -> LoadedModel:
     if source.folder == embedded.folder():
         content = embedded.content_hash(source.folder)
     else:
@@ -235,7 +168,7 @@ def _load(source: _Source, device: torch.device, dtype: torch.dtype, progress: P
                 f"Memory of the {device.type.upper()} ran out while loading {source.name}: choose a smaller pair or a "
                 "shorter precision, or free the device."
             ) from None
-        raise ModelUnavailable(f"The model {source.name} can't be loaded ({_first_line(error)}).") from None
+        raise ModelUnavailable(f"The model {source.name} can't be loaded ({first_line(error)}).") from None
     network, report = loaded
     missing = sorted(report["missing_keys"])
     if missing:

@@ -25,7 +25,7 @@ class Recorder:
         """Give these runs their rows; raises what the sink raises, and leaves none of them looking queued then."""
         if self._sink is None:
             return
-        for place, job in enumerate(group):
+        for place, job in enumerate(one for one in group if not one.warming):
             try:
                 self._sink.submitted(job.run_id, job.spec, self._session, job.submitted_at)
             except Exception:
@@ -46,7 +46,7 @@ class Recorder:
         self._write(job, lambda sink: sink.ended(job.run_id, ended, summary, at))
 
     def _write(self, job: Job, write: Callable[[RunSink], None]) -> None:
-        if self._sink is None or not job.stored:
+        if self._sink is None or not job.stored or job.warming:
             return  # after a lost record the rest would be a run with a hole
         try:
             write(self._sink)

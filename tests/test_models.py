@@ -14,7 +14,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from core import folders, models
+from core import folders
 from core.compatibility import check_vocabularies, refusal
 from core.errors import BadInput, ModelUnavailable
 from core.models import Pair, load_pair
@@ -355,7 +355,7 @@ def test_a_draft_that_cannot_read_every_id_of_the_target_is_refused(tmp_path: Pa
 
 
 def test_weights_that_do_not_fit_are_refused_before_they_are_read(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(models.psutil, "virtual_memory", lambda: SimpleNamespace(available=100_000))
+    monkeypatch.setattr("core.memory.psutil.virtual_memory", lambda: SimpleNamespace(total=200_000, available=100_000))
     numbers = sum(weight.numel() for weight in AutoModelForCausalLM.from_pretrained(tiny).parameters())
     assert 100_000 / 4 < numbers < 100_000 / 2  # fits in 2 bytes a number, not in 4
     assert refused(tiny) == (

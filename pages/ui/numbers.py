@@ -62,6 +62,16 @@ def size(value: int | None) -> str:
     return f"{value} B"
 
 
+def parameters(value: int | None) -> str:
+    """A model's size in numbers: ``134.5 M``, ``7.62 B``."""
+    if value is None:
+        return NOTHING
+    for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
+        if value >= unit:
+            return f"{value / unit:.4g} {name}" if unit < 10**9 else f"{value / unit:.3g} {name}"
+    return str(value)
+
+
 def ratio(value: float | None) -> str:
     """A speed-up: ``1.42 ×``."""
     return NOTHING if value is None else f"{value:.2f} ×"

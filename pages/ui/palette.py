@@ -111,6 +111,16 @@ STATUSES: dict[str, State] = {
     )
 }
 
+PAIRS: dict[str, State] = {
+    state.name: state
+    for state in (
+        State("loaded", "●", GREEN, "loaded now", "in the engine's memory: the next run of it starts at once"),
+        State("loading", "◔", ORANGE, "loading", "on its way into the engine's memory"),
+        State("here", "✓", BLUE, "on this machine", "every file is here; a run or Load brings it into memory"),
+        State("missing", "○", GREY, "not here", "something is not on this machine"),
+    )
+}
+
 
 def mix(colour: str, ground: str, share: float) -> str:
     """``share`` of ``colour`` over ``ground``, both ``#rrggbb``; what a translucent fill shows."""

@@ -21,13 +21,16 @@ from typing import Any, Protocol
 
 import streamlit as st
 
+from core.checks import Checks, CheckView
 from core.engine_process import ProcessExecutor
 from core.errors import EngineFault, StorageUnavailable
+from core.inventory import Inventory, KnownPair
 from core.jobs import Jobs, JobView
+from core.memory import DeviceMemory
 from core.presets import PairStatus, list_pairs
 from core.records import Fingerprint, Round
 from core.traces import Burst
-from core.types import RunSpec
+from core.types import Device, PairSpec, RunSpec
 from storage.dictionary import TableName
 from storage.export import export_csv
 from storage.filters import RunFilter
@@ -51,6 +54,26 @@ class JobsLike(Protocol):
     def rounds(self, run_id: str, start: int = 0) -> list[Round]: ...
     def active(self) -> list[JobView]: ...
     def cancel(self, run_id: str) -> bool: ...
+    def load(self, pair: PairSpec) -> str: ...
+    def loading(self) -> JobView | None: ...
+    def loaded(self) -> Sequence[PairSpec]: ...
+    def unload(self) -> None: ...
+
+
+class InventoryLike(Protocol):
+    """What the pages use of :class:`core.inventory.Inventory`."""
+
+    def known(self, used: Sequence[str] = ...) -> Sequence[KnownPair]: ...
+    def forget(self) -> None: ...
+    def memory(self, device: Device) -> DeviceMemory: ...
+
+
+class ChecksLike(Protocol):
+    """What the pages use of :class:`core.checks.Checks`."""
+
+    def start(self, name: str) -> None: ...
+    def view(self, name: str) -> CheckView | None: ...
+    def stop(self, name: str) -> None: ...
 
 
 class RunsLike(Protocol):
@@ -81,6 +104,8 @@ class Services:
     trouble: Callable[[], str]
     flush: Callable[[], None]
     close: Callable[[], None]
+    inventory: InventoryLike
+    checks: ChecksLike
 
 
 _lock = threading.Lock()
@@ -167,7 +192,10 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
             with suppress(StorageUnavailable):  # said by ``trouble``
                 store.flush(FLUSH_S)
 
+    checks = Checks()
+
     def close() -> None:
+        checks.close()
         with suppress(EngineFault):  # a worker that is already gone is what closing wants
             jobs.close()
         if store is not None:
@@ -182,6 +210,8 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
         trouble=lambda: why if store is None else store.trouble or "",
         flush=flush,
         close=close,
+        inventory=Inventory(),
+        checks=checks,
     )
 
 

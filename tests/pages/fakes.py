@@ -8,12 +8,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from core.checks import CheckView
+from core.description import Description
 from core.errors import StorageUnavailable
+from core.inventory import KnownPair
 from core.jobs import JobView
+from core.memory import DeviceMemory
 from core.metrics import summarise
 from core.presets import PairStatus
 from core.records import TERMINAL, Fingerprint, Round, RunStatus, StopReason
-from core.types import RunSpec
+from core.types import Device, PairSpec, RunSpec
 from pages.ui.services import Services
 from storage.export import export_csv
 from storage.queries import Runs, StoredRun
@@ -37,6 +41,9 @@ class FakeJobs:
     kept: dict[str, list[Round]] = field(default_factory=dict)
     submitted: list[RunSpec] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    held: tuple[PairSpec, ...] = ()
+    load_view: JobView | None = None
+    loads: list[PairSpec] = field(default_factory=list)
 
     def put(self, view: JobView, rounds: Sequence[Round] = ()) -> JobView:
         """Lay a run out."""
@@ -62,6 +69,81 @@ class FakeJobs:
     def cancel(self, run_id: str) -> bool:
         self.cancelled.append(run_id)
         return True
+
+    def load(self, pair: PairSpec) -> str:
+        self.loads.append(pair)
+        return "load"
+
+    def loading(self) -> JobView | None:
+        return self.load_view
+
+    def loaded(self) -> tuple[PairSpec, ...]:
+        return self.held
+
+    def unload(self) -> None:
+        self.held = ()
+
+
+LLAMA = Description(
+    name="org/target",
+    kind="llama",
+    parameters=1_000_000_000,
+    disk_bytes=2_000_000_000,
+    packed_bytes=None,
+    layers=16,
+    heads=32,
+    kv_heads=8,
+    context=8192,
+    vocabulary=128_256,
+    cache_numbers=16 * 2 * 8 * 64,
+    chat_template=True,
+)
+SMALL = replace(LLAMA, name="org/draft", parameters=100_000_000, disk_bytes=200_000_000, layers=4, cache_numbers=4096)
+KNOWN = (
+    KnownPair("embedded", "SmolLM2", None, True, "Runs anywhere.", "", (LLAMA,), None, False, False),
+    KnownPair("big", "org/big", "org/small", True, "", "org/big is not here.", (), 16 * 10**9, False, True),
+    KnownPair("org/target+org/draft", "org/target", "org/draft", False, "", "", (LLAMA, SMALL), None, False, False),
+)
+
+
+CPU = DeviceMemory("cpu", "CPU, 8 threads", 32 * 2**30, 16 * 2**30)
+
+
+@dataclass
+class FakeInventory:
+    """Known pairs and a device as the test lays them out; ``used`` is what the page named last."""
+
+    pairs: tuple[KnownPair, ...] = KNOWN
+    device: DeviceMemory = CPU
+    used: Sequence[str] = ()
+
+    def known(self, used: Sequence[str] = ()) -> Sequence[KnownPair]:
+        self.used = used
+        return self.pairs
+
+    def forget(self) -> None:
+        pass
+
+    def memory(self, device: Device) -> DeviceMemory:
+        return self.device
+
+
+@dataclass
+class FakeChecks:
+    """Checks whose answers the test gives; ``started`` and ``stopped`` record what a page asked for."""
+
+    views: dict[str, CheckView] = field(default_factory=dict)
+    started: list[str] = field(default_factory=list)
+    stopped: list[str] = field(default_factory=list)
+
+    def start(self, name: str) -> None:
+        self.started.append(name)
+
+    def view(self, name: str) -> CheckView | None:
+        return self.views.get(name)
+
+    def stop(self, name: str) -> None:
+        self.stopped.append(name)
 
 
 class NoRuns:
@@ -89,7 +171,18 @@ def fake_services(jobs: FakeJobs, runs: Any = None, why: str = "") -> Services:
     def export(*_: Any) -> bytes:
         raise StorageUnavailable(why)
 
-    return Services(jobs, runs, SESSION, lambda: PAIRS, export, lambda: why, flush=lambda: None, close=lambda: None)
+    return Services(
+        jobs,
+        runs,
+        SESSION,
+        lambda: PAIRS,
+        export,
+        lambda: why,
+        flush=lambda: None,
+        close=lambda: None,
+        inventory=FakeInventory(),
+        checks=FakeChecks(),
+    )
 
 
 def stored_services(store: Store) -> Services:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pages.ui import palette, style
-from pages.ui.palette import STAGES, STATES, STATUSES, THEMES, contrast, mix, tint
+from pages.ui.palette import PAIRS, STAGES, STATES, STATUSES, THEMES, contrast, mix, tint
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -23,9 +23,9 @@ def test_text_on_every_chip_has_at_least_4_5_to_1_in_both_themes(theme: palette.
         assert contrast(page.ink, tint(state, theme)) >= 4.5
 
 
-@pytest.mark.parametrize(("theme", "name"), list(product(THEMES, STATUSES)))
-def test_every_status_badge_has_at_least_4_5_to_1_in_both_themes(theme: palette.ThemeName, name: str) -> None:
-    assert contrast(THEMES[theme].ink, tint(STATUSES[name], theme)) >= 4.5
+@pytest.mark.parametrize(("theme", "state"), list(product(THEMES, [*STATUSES.values(), *PAIRS.values()])))
+def test_every_badge_has_at_least_4_5_to_1_in_both_themes(theme: palette.ThemeName, state: palette.State) -> None:
+    assert contrast(THEMES[theme].ink, tint(state, theme)) >= 4.5
 
 
 @pytest.mark.parametrize("theme", THEMES)
@@ -49,6 +49,7 @@ def test_no_two_states_share_mark_and_no_two_stages_share_colour() -> None:
     assert len({stage.colour for stage in STAGES.values()}) == len(STAGES)
     status_marks = [status.mark for status in STATUSES.values()]
     assert len(set(status_marks)) == len(status_marks)
+    assert len({state.mark for state in PAIRS.values()}) == len(PAIRS)
 
 
 def test_the_fates_have_the_okabe_ito_colours_of_the_specification() -> None:
@@ -71,5 +72,5 @@ def test_the_style_sheet_names_every_state_and_uses_no_colour_of_its_own() -> No
     sheet = style.sheet()
     for name, state in STATES.items():
         assert f'.sl-{name} {{ --edge: {state.colour}; --mark: "{state.mark}"' in sheet
-    rules = (REPO / "pages" / "ui" / "style.css").read_text(encoding="utf-8")
+    rules = "".join(file.read_text(encoding="utf-8") for file in (REPO / "pages" / "ui").glob("*.css"))
     assert [word for word in rules.split() if word.startswith("#") and word != "#fff;"] == []
