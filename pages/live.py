@@ -10,7 +10,7 @@ from pages.ui.form_values import values_of
 from pages.ui.runs import Shown, find, valid_id
 from pages.ui.services import Services, services
 
-TICK_S = 0.4
+TICK_S = 0.5
 """How often the page draws while something runs. The run itself does not depend on anyone looking."""
 
 LAST = "live_run"

@@ -80,6 +80,8 @@ def test_reload_and_page_switch_find_a_running_run_again(app: RunningApp, view: 
 
 def test_a_second_run_waits_in_the_queue_and_says_so(app: RunningApp, view: View) -> None:
     first, second = view(app.url), view(app.url)
+    for page in (first, second):  # a page that opens later would show the run that is active by then
+        expect(page.get_by_text("No run yet")).to_be_visible()
     ask(first, "slow first", 5000)
     status(first, "running")
     ask(second, "second", 20)
