@@ -16,7 +16,6 @@ from storage.store import Store
 from tests.storage.processes import REPOSITORY, heard, writing
 from tests.storage.records import at, ended, round_, run_id, spec, started, summary
 
-
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 ADVICE = "the disk is full, so free some room"
 
@@ -74,9 +73,10 @@ def test_a_partial_file_that_cannot_be_removed_is_named(tmp_path: Path, monkeypa
     def refuse(path: Path, missing_ok: bool = False) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    with monkeypatch.context() as patched, pytest.raises(SpecLensError) as refused:
-        patched.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(SpecLensError) as refused:
         _broken_off(tmp_path, PermissionError(errno.EACCES, "Permission denied"))
+    monkeypatch.undo()
     assert str(refused.value) == (
         f"{tmp_path} cannot be written: Permission denied; nothing was exported; "
         f"remove what is incomplete: {tmp_path / 'a.partial'}, {tmp_path / 'b.partial'}."
