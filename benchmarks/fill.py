@@ -39,6 +39,7 @@ from storage.arrow import arrow_schema, insert_rows
 from storage.database import Database
 from storage.run_rows import ended_row, fingerprint_row, started_row, submitted_row
 from storage.schema import candidates, fingerprints, positions, rounds, runs, tags, top_tokens
+from storage.writer import LOG_BYTES
 
 PLAIN_ROUNDS = 40
 """Rounds of a plain run; every fifth run is one."""
@@ -139,6 +140,8 @@ def fill(
                     made = batch.arrow(table)
                     insert_from_arrow(connection, table, made)
                     total[table.name] = total.get(table.name, 0) + made.num_rows
+            if database.log_bytes > LOG_BYTES:
+                database.checkpoint()
             say(f"{total['runs']:,} runs, {total['candidates']:,} candidates, {time.perf_counter() - begun:.0f} s")
         database.checkpoint()
     finally:

@@ -19,6 +19,8 @@ _CONFIG = {
     "memory_limit": "1GB",
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
+    # DuckDB 1.5.6 gives readers wrong texts while it checkpoints; storage.database checkpoints when nobody reads
+    "checkpoint_threshold": "1TB",
 }
 
 _LOCK_HOLDER = re.compile(r"\(PID (\d+)\)")

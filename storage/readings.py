@@ -1,7 +1,7 @@
 """The matched set of an export, cut into readings that are small in memory and short in time.
 
 No reading holds a transaction for long (the writer's checkpoints wait for readers), and none is larger than
-:data:`ROWS` rows, so that a million candidates are exported in the memory of fifty thousand.
+:data:`ROWS` rows, so that a million candidates are exported in the memory of twenty thousand.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from storage.filters import RunFilter
 from storage.schema import candidates, fingerprints, rounds, runs, tags
 from storage.store import Store
 
-ROWS = 50_000
-"""Most rows read at once, but for a round that has more by itself. A run counts as a row per 250 bytes."""
+ROWS = 20_000
+"""Most rows read at once, but for a round that has more by itself. A run counts as a row per 500 bytes."""
 
 MOST_IDS = 500
 """Most runs in one reading."""
@@ -58,7 +58,7 @@ def _sizes(filter: RunFilter, table: TableName) -> Select[*tuple[Any, ...]]:
     """Per run: its id, how many rounds its rows can be cut into, and how many rows there are."""
     if table == "runs":
         length = func.strlen(runs.c.spec_json) + func.strlen(runs.c.prompt) + func.coalesce(func.strlen(runs.c.text), 0)
-        size: Select[*tuple[Any, ...]] = select(runs.c.run_id, literal_column("1"), 1 + length // 250)
+        size: Select[*tuple[Any, ...]] = select(runs.c.run_id, literal_column("1"), 1 + length // 500)
     else:
         rows = func.count(rounds.c.round_index) if table == "rounds" else func.sum(rounds.c.drafted)
         size = (

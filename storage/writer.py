@@ -26,6 +26,9 @@ MOST_AT_ONCE = 2_000
 """Most rounds in one transaction, but for a batch that is larger by itself."""
 
 
+LOG_BYTES = 16 * 2**20
+"""A log that is larger is moved into the file without waiting for the end of a run, in bytes."""
+
 CONFLICTS = 5
 """How often a task that meets another transaction is done again before its caller is told."""
 
@@ -211,7 +214,7 @@ class Writer:
         with self._changed:
             self._outage = None
         self._finish(len(records), sum(len(item.rounds) for item in records if isinstance(item, Arrived)))
-        if any(isinstance(item, Over) for item in records):
+        if any(isinstance(item, Over) for item in records) or self._database.log_bytes > LOG_BYTES:
             self._checkpoint()
         return True
 
