@@ -106,7 +106,8 @@ def read() -> RunSpec | str:
 def _shape() -> None:
     shape = _choice("Shape", fv.SHAPES, "shape")
     if shape == "tree":
-        one, two, three = st.columns(3, gap="small", wrap=False)
+        with st.container(key="tree_fields"):
+            one, two, three = st.columns(3, gap="small", wrap=False)
         with one:
             _whole("Steps", TreeShape, "steps")
         with two:
