@@ -52,6 +52,7 @@ def test_a_link_opened_first_thing_after_a_start_stands_in_the_frame(tmp_path: P
         expect(page.get_by_text("The link names a run that is not here")).to_be_visible()
         note = page.locator(".sl-note").first
         assert note.evaluate("note => getComputedStyle(note).borderLeftStyle") == "solid"
+        page.close()  # before its server goes: a page that loses it complains, and rightly
 
 
 def test_markup_of_prompt_and_output_stays_inert_on_compare(app: RunningApp, view: View) -> None:
