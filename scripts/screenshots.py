@@ -69,6 +69,7 @@ def _run(page: Page) -> None:
 
 def _save(page: Page, path: Path, at: str = "") -> None:
     expect(page.locator('[data-test-script-state="notRunning"]')).to_be_visible()
+    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)  # stands in for a piece whose script is on its way
     if page.locator(".js-plotly-plot").count():
         expect(page.locator(".js-plotly-plot .bars").first).to_be_visible()
     if at:
