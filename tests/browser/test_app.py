@@ -51,10 +51,10 @@ def test_a_run_is_stopped_and_keeps_its_rounds(app: RunningApp, view: View) -> N
     ask(page, "slow and long", 5000)
     status(page, "running")
     expect(page.locator(".sl-chip").first).to_be_visible()
-    page.get_by_role("button", name="Stop").click()
+    page.locator(".st-key-stop button").click()
     status(page, "cancelled")
     expect(page.locator(".sl-chip").first).to_be_visible()
-    expect(page.get_by_role("button", name="Stop")).to_be_disabled()
+    expect(page.locator(".st-key-stop button")).to_be_disabled()
 
 
 def test_reload_and_page_switch_find_a_running_run_again(app: RunningApp, view: View) -> None:
@@ -73,7 +73,7 @@ def test_reload_and_page_switch_find_a_running_run_again(app: RunningApp, view: 
     another = view(app.url)  # another window of the same app, without the address
     status(another, "running")
     expect(another.locator(".sl-round").first).to_be_visible()
-    page.get_by_role("button", name="Stop").click()
+    page.locator(".st-key-stop button").click()
     status(page, "cancelled")
     status(another, "cancelled")
 
