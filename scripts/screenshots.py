@@ -64,6 +64,7 @@ def _run(page: Page) -> None:
     expect(page.locator('[data-test-script-state="notRunning"]')).to_be_visible()
     page.get_by_role("button", name="Run").click()
     page.wait_for_url(lambda url: "run=" in url and url != before)
+    expect(page.locator('[data-status="running"]')).to_be_visible()  # no longer the run before
     expect(page.locator('[data-status="done"]')).to_be_visible(timeout=SLOW_MS)
 
 
