@@ -51,8 +51,8 @@ def _other_shape(request: Request) -> Counterpart | None:
             return Counterpart(
                 "tree",
                 request.model_copy(update={"shape": tree}),
-                f"The tree {format_shape(tree)} verifies {budget} nodes a round, as {format_shape(request.shape)} "
-                "does; its candidates are the draft's best, not samples.",
+                f"The tree {format_shape(tree)} verifies {budget} nodes a round, as {format_shape(request.shape)} does"
+                + ("; its candidates are the draft's best, not samples." if request.samples_candidates else "."),
             )
         case TreeShape(nodes=nodes):
             chain = TreeShape(steps=nodes - 1, topk=1, nodes=nodes)

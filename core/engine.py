@@ -16,6 +16,7 @@ import torch
 from core.assembly import assemble
 from core.drafters.base import Drafter
 from core.errors import BadInput, EngineFault
+from core.faults import free_memory, is_out_of_memory
 from core.lane import Lane
 from core.randomness import Streams
 from core.records import Ended, Event, Started, StopReason
@@ -127,6 +128,7 @@ def _decode(
             raise
         target = drafter = None  # frees the caches before anyone is told
         error.__traceback__ = None
+        free_memory()
         ends = [
             [
                 *lane.release_all(),
@@ -203,14 +205,7 @@ def _peak_rss() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def is_out_of_memory(error: Exception) -> bool:
-    """True for a device's or the host's failed allocation."""
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)
-
-
 def _out_of_memory_sentence(lane: Lane, batch: int, pair: Pair) -> str:
-    if pair.device.type == "cuda":
-        torch.cuda.empty_cache()
     lower = ["max_new_tokens", "the prompt"] + (["the batch"] if batch > 1 else [])
     return (
         f"out of memory on {pair.device} in round {lane.rounds} with {len(lane.sequence):,} tokens: "

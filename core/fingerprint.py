@@ -12,7 +12,7 @@ import torch
 from core.grammar import format_drafter, format_rule, format_shape
 from core.matching import reference_sampling
 from core.records import Fingerprint
-from core.types import ChainShape, NoDrafter, PromptLookupDrafter, Request, Sampling, SmallModelDrafter, TreeShape
+from core.types import NoDrafter, Request, Sampling, SmallModelDrafter, TreeShape
 
 if TYPE_CHECKING:
     from core.models import Pair
@@ -62,9 +62,7 @@ def drafting_text(request: Request) -> str:
     """Drafter, shape and whether candidates are sampled or deterministic."""
     if isinstance(request.drafter, NoDrafter):
         return "none"
-    lookup = isinstance(request.drafter, PromptLookupDrafter)
-    sampled = isinstance(request.shape, ChainShape) and not lookup and not request.sampling.greedy
-    mode = "sampled" if sampled else "deterministic"
+    mode = "sampled" if request.samples_candidates else "deterministic"
     kind = "tree" if isinstance(request.shape, TreeShape) and request.shape.topk > 1 else "chain"
     return f"{format_drafter(request.drafter)} {format_shape(request.shape)}: {mode} {kind}"
 

@@ -6,7 +6,6 @@ Nothing is trusted: only safetensors are read, a model's own code never runs, an
 
 from __future__ import annotations
 
-import gc
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from core import embedded, folders, memory
 from core.compatibility import attention, check_vocabularies, emitted, text_config
 from core.description import describe
 from core.errors import ModelUnavailable
+from core.faults import free_memory, is_out_of_memory
 from core.folders import Progress, quiet
 from core.presets import PairStatus, default_drafter, list_pairs, split
 from core.sources import Source, first_line, look
@@ -160,10 +160,8 @@ def _load(source: Source, device: torch.device, dtype: torch.dtype, progress: Pr
             output_loading_info=True,
         )
     except Exception as error:
-        if isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error):
-            gc.collect()
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
+        if is_out_of_memory(error):
+            free_memory()
             raise ModelUnavailable(
                 f"Memory of the {device.type.upper()} ran out while loading {source.name}: choose a smaller pair or a "
                 "shorter precision, or free the device."

@@ -7,6 +7,7 @@ are recorded; rates are derived in ``core/metrics.py`` alone (metrics.md).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal
 
 from pydantic import TypeAdapter
@@ -246,13 +247,11 @@ class Summary:
     peak_memory_kind: str | None
 
 
-ROUND_JSON: TypeAdapter[Round] = TypeAdapter(Round)
-STARTED_JSON: TypeAdapter[Started] = TypeAdapter(Started)
-ENDED_JSON: TypeAdapter[Ended] = TypeAdapter(Ended)
-SUMMARY_JSON: TypeAdapter[Summary] = TypeAdapter(Summary)
-FINGERPRINT_JSON: TypeAdapter[Fingerprint] = TypeAdapter(Fingerprint)
-
-
 def to_plain(record: Any) -> dict[str, Any]:
     """A record as JSON-ready plain values."""
-    return TypeAdapter(type(record)).dump_python(record, mode="json")
+    return _serialiser(type(record)).dump_python(record, mode="json")
+
+
+@cache
+def _serialiser(kind: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)

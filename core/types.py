@@ -219,6 +219,12 @@ class Request(Spec):
     rule: RuleSpec = Lossless()
     seed: int = Field(default=0, ge=0, lt=2**63)
 
+    @property
+    def samples_candidates(self) -> bool:
+        """True when candidates are drawn from q; False when they are the drafter's best or copied (deterministic)."""
+        copied = isinstance(self.drafter, PromptLookupDrafter)
+        return isinstance(self.shape, ChainShape) and not copied and not self.sampling.greedy
+
     @model_validator(mode="after")
     def _legal(self) -> Request:
         if not self.prompt.strip():

@@ -39,6 +39,21 @@ def test_a_tree_is_compared_with_a_deterministic_chain_of_the_same_budget(shape,
     assert "verifies 6 nodes a round" in other.reason or "verifies 5 nodes a round" in other.reason
 
 
+@pytest.mark.parametrize(
+    ("drafter", "shape", "temperature", "sampled"),
+    [
+        ("model", "chain:4", 0.7, True),
+        ("model", "chain:4", 0.0, False),
+        ("model", "s4_k1_d5", 0.7, False),
+        ("prompt_lookup", "chain:4", 0.7, False),
+    ],
+)
+def test_a_trees_reason_speaks_of_samples_only_where_the_chain_has_samples(drafter, shape, temperature, sampled):
+    other = of("tree", ask(drafter=drafter, shape=shape, temperature=temperature))
+    assert other is not None
+    assert ("not samples" in other.reason) is sampled
+
+
 def test_one_candidate_has_no_tree_of_its_budget():
     assert of("tree", ask(drafter="prompt_lookup", shape="chain:1")) is None
 
