@@ -89,12 +89,34 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TopToken:
-    """One row of a position's table; ``q`` is None where nothing was drafted (bonus positions)."""
+    """One row of a position's table; ``q`` is None where nothing was drafted (bonus positions).
+
+    ``residual`` and ``induced`` are what the rule redraws from and what it emits there, exact over the whole
+    vocabulary; None where nothing was tested, or where the run did not measure them.
+    """
 
     token: int
     text: str
     p: float
     q: float | None
+    residual: float | None = None
+    induced: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Distortion:
+    """What the rule's law at one tested position is against the reference law p_ref (metrics.md "distortion").
+
+    ``kl`` in nats, None where the law leaves p_ref's support: ``escaped_mass`` is then how much of it does.
+    ``overshoot``: whether a tested token had q > p/ℓ, as a share of the tested; None for a one-hot q.
+    ``conditional``: siblings drawn without replacement, so the law is the one given the tokens tried.
+    """
+
+    kl: float | None
+    tv: float
+    escaped_mass: float
+    overshoot: float | None
+    conditional: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +127,7 @@ class Position:
     top: tuple[TopToken, ...]
     p_rest: float
     q_rest: float | None
+    distortion: Distortion | None = None
 
 
 @dataclass(frozen=True, slots=True)

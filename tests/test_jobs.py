@@ -224,8 +224,9 @@ def test_a_worker_killed_between_runs_is_replaced_without_any_run_failing(
     finished(jobs, jobs.submit(Script().spec()))
     old = executor.pid
     assert old is not None
+    process = psutil.Process(old)  # looked up while it lives: afterwards it may be reaped at any moment
     os.kill(old, signal.SIGKILL)
-    psutil.wait_procs([psutil.Process(old)], timeout=PATIENCE_S)
+    psutil.wait_procs([process], timeout=PATIENCE_S)
     assert finished(jobs, jobs.submit(Script().spec())).status == "done"
     assert executor.pid not in (None, old)
 
