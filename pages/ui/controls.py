@@ -16,8 +16,7 @@ PAUSE = "Let it stand after the round in progress. The device is free for other 
 RESUME = "Go on, round after round."
 STEP = "Decode one more round and stand again; in a race, one in each lane."
 STEP_OFF = "Pause first, or start paused: then each step is one round."
-STOP = "End it now. Whole rounds are kept."
-OVER = "Nothing is going on that could be paused or stopped."
+OVER = "Nothing is going on that could be paused."
 PAUSED = (
     f"The device is free for other runs. The cache is kept for {KEPT} after the last round or step; then the run ends "
     "as cancelled, with the rounds that it has. Step makes one round, Resume goes on."
@@ -35,13 +34,13 @@ def bar(app: Services, lanes: Sequence[Shown]) -> None:
         else:
             _button("Pause", "pause", PAUSE if going else OVER, app.jobs.pause, going)
         _button("Step one round", "skip_next", STEP if standing else STEP_OFF, app.jobs.step, standing, key="step")
-        _button("Stop", "stop", STOP if active else OVER, app.jobs.cancel, active)
+        _button("Stop", "stop", None, app.jobs.cancel, active)
     if any(run.standing for run in lanes) and not going:
         st.html(parts.note("info", PAUSED, "Paused."))
 
 
 def _button(
-    label: str, icon: str, help: str, act: Callable[[str], bool], run_ids: Sequence[str], key: str = ""
+    label: str, icon: str, help: str | None, act: Callable[[str], bool], run_ids: Sequence[str], key: str = ""
 ) -> None:
     st.button(
         label,
