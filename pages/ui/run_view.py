@@ -24,16 +24,34 @@ TAIL_HEIGHT = 430
 
 def draw(services: Services, run: Shown) -> None:
     """The whole run."""
+    head(run)
+    if run.summary is None:
+        return
+    shown = _window(services, run)
+    _text(services, run, shown)
+    numbers_part(services, run)
+    compare_counterparts.section(services, run)
+    _notices(run)
+    rounds_part(run, shown, pages=not run.active)
+
+
+def head(run: Shown) -> None:
+    """Where the run stands, and why it ended if not by its own stop."""
     st.html(parts.status_line(run))
     if run.error:
-        st.html(parts.note("bad", run.error, "The run failed."))
+        st.html(parts.note("bad", run.error, f"The run {_ENDED.get(run.status, 'ended')}."))
     elif run.message and not run.active:
         st.html(parts.note("bad", run.message))
     _ended_without_rounds(run)
+
+
+_ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was interrupted"}
+
+
+def numbers_part(services: Services, run: Shown) -> None:
+    """The metrics of a run that has any, and where its time went."""
     if run.summary is None:
         return
-    start, shown = _window(services, run)
-    _text(services, run, shown)
     ratio = speed_up.measured(services, run)
     st.html(parts.cards(run, run.summary, ratio))
     if ratio is None:
@@ -45,9 +63,6 @@ def draw(services: Services, run: Shown) -> None:
             key=f"stages_{run.run_id}",
             alt="Time spent drafting, verifying, keeping state, and otherwise.",
         )
-    compare_counterparts.section(services, run)
-    _notices(run)
-    _rounds(run, start, shown)
 
 
 def _ended_without_rounds(run: Shown) -> None:
@@ -59,16 +74,15 @@ def _ended_without_rounds(run: Shown) -> None:
         st.html(parts.empty("Interrupted before the first round", "The app ended while this run waited. Run it again."))
 
 
-def _window(services: Services, run: Shown) -> tuple[int, Sequence[Round]]:
-    """The rounds to draw and the index of the first: the tail of an active run, else the page that is chosen."""
+def _window(services: Services, run: Shown) -> Sequence[Round]:
+    """The rounds to draw: the tail of an active run, else the page that is chosen."""
     if run.active:
         first = max(0, run.total - WINDOW)
         first -= first % trees.BLOCK
-        return first, rounds(services, run, first, run.total - first)
+        return rounds(services, run, first, run.total - first)
     pages = max(1, -(-run.total // WINDOW))
     page = min(int(st.session_state.get(_page_key(run), 1)), pages)
-    first = (page - 1) * WINDOW
-    return first, rounds(services, run, first, WINDOW)
+    return rounds(services, run, (page - 1) * WINDOW, WINDOW)
 
 
 def _page_key(run: Shown) -> str:
@@ -76,22 +90,27 @@ def _page_key(run: Shown) -> str:
 
 
 def _text(services: Services, run: Shown, shown: Sequence[Round]) -> None:
-    """The output, each token with its origin."""
+    """The output, each token with its origin, and the whole of it to copy."""
     whole = run.total <= TEXT_ROUNDS
     start = max(0, run.total - TEXT_ROUNDS) if run.active else 0
     part = rounds(services, run, start, run.total - start) if run.active or whole else shown
-    lead = "" if part and part[0].index == 0 else "… "
     if not whole:
         which = "the latest rounds" if run.active else "the rounds of this page"
         st.caption(f"Text of {which}; the whole text is below.")
+    text_part(run, part)
+    if not run.active and run.summary is not None and run.summary.text:
+        with st.expander("Plain text to copy"):
+            st.code(run.summary.text.encode("utf-8", "replace").decode(), language=None, wrap_lines=True)
+
+
+def text_part(run: Shown, part: Sequence[Round]) -> None:
+    """The text of these rounds of the run, each token with its origin."""
+    lead = "" if part and part[0].index == 0 else "… "
     body = tokens.output(part, run.plain)
     if body:
         st.html(f'<div class="sl-text" aria-label="Output">{lead}{body}</div>')
     elif run.active:
         st.html('<div class="sl-text" aria-label="Output"><i class="sl-ws">waiting for the first token …</i></div>')
-    if not run.active and run.summary is not None and run.summary.text:
-        with st.expander("Plain text to copy"):
-            st.code(run.summary.text.encode("utf-8", "replace").decode(), language=None, wrap_lines=True)
 
 
 def _notices(run: Shown) -> None:
@@ -105,13 +124,17 @@ def _notices(run: Shown) -> None:
         notices.folded()
 
 
-def _rounds(run: Shown, start: int, shown: Sequence[Round]) -> None:
+def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False) -> None:
+    """These rounds of the run, neighbours in order, row by row. Any stretch of them: a replay shows those so far.
+
+    ``pages``: offer the run's other pages of :data:`WINDOW` rounds.
+    """
     if not shown:
         return
-    title = f"Rounds {start}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
+    title = f"Rounds {shown[0].index}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
     with parts.headline("rounds_head"):
         st.html(f'<h3 class="sl-h">{title}</h3>', width="content")
-        if not run.active and run.total > WINDOW:
+        if pages and run.total > WINDOW:
             st.pagination(-(-run.total // WINDOW), key=_page_key(run))
     states = ["plain"] if run.plain else ["accepted", "rejected", "unreached", "correction", "bonus"]
     if any(node.fate == "cut" for r in shown for node in r.nodes):
