@@ -49,7 +49,18 @@ def bar(facets: Facets) -> None:
         days = {"min_value": EARLIEST, "max_value": LATEST, "format": "YYYY-MM-DD"}
         st.date_input("From", value=None, **days, **_key("since"))
         st.date_input("To", value=None, **days, **_key("until"))
-        st.selectbox("Shelf", ARCHIVED, format_func=ARCHIVED_LABELS.__getitem__, **_key("archived"))
+
+
+def shelf() -> None:
+    """Draws the choice between runs in use and archived ones."""
+    st.selectbox(
+        "Shelf",
+        ARCHIVED,
+        format_func=ARCHIVED_LABELS.__getitem__,
+        label_visibility="collapsed",
+        width=190,
+        **_key("archived"),
+    )
 
 
 def columns() -> None:

@@ -47,13 +47,13 @@ def draw(app: Services, runs: RunsLike) -> None:
     with parts.headline("history_head"):
         found = st.empty()
         with st.container(horizontal=True, vertical_alignment="center", width="content", key="history_tools"):
+            filters.shelf()
             st.button("Refresh", icon=":material/refresh:", key=REFRESH, help="Read the list again.")
             with st.popover("Columns", icon=":material/view_column:"):
                 filters.columns()
             copy_link.draw("history_copy", "this search, its filters, order and columns")
             if count:
                 exporting.draw(app, asked, count)
-    view = filters.current()  # the choice of columns stands above
     _write(view)
     if wrong:
         which = "; ".join(wrong)

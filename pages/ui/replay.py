@@ -54,7 +54,7 @@ def _playing(run_id: str, ticking: bool) -> None:
 
 def _scene(app: Services, run: Shown, reel: Tape, count: int) -> None:
     """What a page showed that was looking when ``count`` rounds were over."""
-    then = reel.shown(run, count)
+    then = reel.shown(run, count, moving=_playing_since(run.run_id) is not None)
     st.html(_line(run, reel, count))
     start = max(0, count - run_view.TEXT_ROUNDS)
     if start:
@@ -78,7 +78,7 @@ def _line(run: Shown, reel: Tape, count: int) -> str:
     tokens = sum(len(one.committed) for one in reel.rounds[:count])
     whole = run.summary.output_tokens if run.summary else tokens
     bits = (
-        f"after round {numbers.quantity(count)} of {numbers.quantity(len(reel))}",
+        f"{numbers.quantity(count)} of {numbers.quantity(len(reel))} rounds",
         f"{numbers.quantity(tokens)} of {numbers.quantity(whole)} tokens",
         f"{numbers.seconds(reel.time_s(count))} of {numbers.seconds(reel.time_s(len(reel)))} recorded",
     )

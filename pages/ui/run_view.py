@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import streamlit as st
 
 from core.records import Round
-from pages.ui import charts, compare_counterparts, notices, numbers, parts, speed_up, tokens, trees
+from pages.ui import charts, compare_counterparts, inspector, notices, numbers, parts, speed_up, tokens, trees
 from pages.ui.forms import EARLY_EXIT, LOSSY
 from pages.ui.runs import Shown, rounds
 from pages.ui.services import Services
@@ -19,7 +19,10 @@ TEXT_ROUNDS = 300
 """Rounds whose text is drawn with origins; a longer run shows the latest of them, or those of the page."""
 
 TAIL_HEIGHT = 430
-"""Height of the scrolling list of rounds while a run is active, in pixels."""
+"""Height of the scrolling list of rounds, in pixels: the inspector below it stays in sight."""
+
+FEW = 10
+"""Rounds that are listed at their own height when the run is over."""
 
 
 def draw(services: Services, run: Shown) -> None:
@@ -124,15 +127,15 @@ def _notices(run: Shown) -> None:
         notices.folded()
 
 
-def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False) -> None:
+def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False, inspect: bool = True) -> None:
     """These rounds of the run, neighbours in order, row by row. Any stretch of them: a replay shows those so far.
 
-    ``pages``: offer the run's other pages of :data:`WINDOW` rounds.
+    ``pages``: offer the run's other pages of :data:`WINDOW` rounds. ``inspect``: with the inspector below.
     """
     if not shown:
         return
     title = f"Rounds {shown[0].index}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
-    with parts.headline("rounds_head"):
+    with parts.headline(f"rounds_head_{run.run_id}"):
         st.html(f'<h3 class="sl-h">{title}</h3>', width="content")
         if pages and run.total > WINDOW:
             st.pagination(-(-run.total // WINDOW), key=_page_key(run))
@@ -140,7 +143,9 @@ def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False) -> N
     if any(node.fate == "cut" for r in shown for node in r.nodes):
         states.insert(3, "cut")
     st.html(tokens.legend(states))
-    height = TAIL_HEIGHT if run.active else "content"
-    with st.container(height=height, border=False, autoscroll=run.active, key="rounds"):
+    height = TAIL_HEIGHT if run.active or len(shown) > FEW else "content"
+    listing = st.container(height=height, border=False, autoscroll=run.active, key=f"roundlist_{run.run_id}")
+    inspected = inspect and inspector.section(run, shown)
+    with listing:
         for block in trees.blocks(shown):
-            st.html(trees.rows(block, run.plain))
+            st.html(trees.rows(block, run.plain, run.run_id if inspected else ""))

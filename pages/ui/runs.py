@@ -38,6 +38,8 @@ class Shown:
     submitted_at: datetime | None = None
     started_at: datetime | None = None
     ended_at: datetime | None = None
+    paused: bool = False
+    """It makes no more rounds than it is told to step."""
 
     @property
     def active(self) -> bool:
@@ -113,6 +115,7 @@ def of_job(view: JobView, session: str, so_far: Sequence[Round] = ()) -> Shown:
         submitted_at=view.submitted_at,
         started_at=view.started_at,
         ended_at=view.ended_at,
+        paused=view.paused,
     )
 
 

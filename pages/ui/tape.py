@@ -41,12 +41,14 @@ class Tape:
         """How many rounds were over by then."""
         return bisect_right(self.rounds, time_s, key=lambda one: one.ended_at_s)
 
-    def shown(self, run: Shown, count: int) -> Shown:
-        """The run as it stood when ``count`` of its rounds were over: as a page saw it that was looking."""
+    def shown(self, run: Shown, count: int, moving: bool = False) -> Shown:
+        """The run as it stood when ``count`` of its rounds were over: as a page saw it that was looking; unless
+        ``moving``, as if it had been paused there."""
         if run.summary is None:
-            return replace(run, status="running", total=0)
+            return replace(run, status="running", total=0, paused=not moving)
         started = Started(0, run.summary.prompt_tokens, run.summary.prefill_s)
-        return replace(run, status="running", total=count, summary=progress(started, self.rounds[:count]), error=None)
+        then = progress(started, self.rounds[:count])
+        return replace(run, status="running", total=count, summary=then, error=None, paused=not moving)
 
 
 def of_run(services: Services, run: Shown) -> Tape:

@@ -14,22 +14,28 @@ NEAR = "the coin fell within 1e-5 of its threshold: float noise could have decid
 
 def candidate(node: Node) -> str:
     """A candidate's chip: colour and mark of its fate; hover or focus tells its numbers."""
-    return _chip(node.fate, node.text, _tip(node))
+    return _chip(node.fate, node.text, tip(node))
 
 
 def committed(round_: Round, plain: bool) -> str:
     """The chip of the token that the target itself added at the round's end; empty when it ended inside its draft."""
     if round_.source == "none" or not round_.committed:
         return ""
+    text, state, said = last(round_, plain)
+    return _chip(state, text, said)
+
+
+def last(round_: Round, plain: bool) -> tuple[str, str, str]:
+    """Text, state and description of the token that the target itself added at the round's end."""
     state = "plain" if plain else round_.source
-    token, where = round_.committed[-1], _path_end(round_)
+    token, where = round_.committed[-1], path_end(round_)
     top = next((top for at in round_.positions if at.node == where for top in at.top if top.token == token), None)
     text = top.text if top else round_.committed_text[-1] or f"⟨{token}⟩"
     lines = [_headline(state, text, token), palette.STATES[state].meaning]
     if top:
         odds = [f"p {numbers.probability(top.p)}"] + ([] if top.q is None else [f"q {numbers.probability(top.q)}"])
         lines.insert(1, " · ".join(odds) + " at this position")
-    return _chip(state, text, "\n".join(lines))
+    return text, state, "\n".join(lines)
 
 
 def output(rounds: Sequence[Round], plain: bool) -> str:
@@ -78,7 +84,8 @@ def _headline(state: str, text: str, token: int) -> str:
     return f"{look.mark} {look.label} “{shown}” · token {token}".strip()
 
 
-def _tip(node: Node) -> str:
+def tip(node: Node) -> str:
+    """A candidate in words: token, fate, probabilities, coin; a line each."""
     lines = [_headline(node.fate, node.text, node.token)]
     named = (("p", node.p), ("q", node.q), ("score", node.score))
     lines.append(" · ".join(f"{name} {numbers.probability(value)}" for name, value in named))
@@ -95,7 +102,7 @@ def _tip(node: Node) -> str:
     return "\n".join(lines)
 
 
-def _path_end(round_: Round) -> int:
+def path_end(round_: Round) -> int:
     """The node whose position gave the round's last token: the deepest accepted one, else the root."""
     accepted = [index for index, node in enumerate(round_.nodes) if node.fate == "accepted"]
     return max(accepted, key=lambda index: round_.nodes[index].depth, default=ROOT)

@@ -24,12 +24,13 @@ PREVIEW_MOST = 48
 """Preview only: more dots than this tell nothing more."""
 
 
-def rows(rounds: Sequence[Round], plain: bool) -> str:
-    """Rounds one below the other; plain rounds, a chip each, share a line."""
+def rows(rounds: Sequence[Round], plain: bool, run_id: str = "") -> str:
+    """Rounds one below the other; plain rounds, a chip each, share a line. With ``run_id`` a round's number chooses it
+    in that run's inspector."""
     if plain:
         chips = "".join(tokens.committed(r, plain=True) for r in rounds)
-        return f'<div class="sl-round sl-plainrow"><div class="sl-no">{rounds[0].index}</div><div>{chips}</div></div>'
-    return "".join(_row(r) for r in rounds)
+        return f'<div class="sl-round sl-plainrow">{_number(rounds[0].index, run_id)}<div>{chips}</div></div>'
+    return "".join(_row(r, run_id) for r in rounds)
 
 
 def blocks(rounds: Sequence[Round]) -> list[Sequence[Round]]:
@@ -42,7 +43,7 @@ def blocks(rounds: Sequence[Round]) -> list[Sequence[Round]]:
     return list(cut)
 
 
-def _row(round_: Round) -> str:
+def _row(round_: Round, run_id: str) -> str:
     drawn = _Branches(round_).html() if round_.nodes else '<span class="sl-none">no draft</span>'
     marks = " ".join(
         f'<span title="{palette.STATES[fate].label}">{palette.STATES[fate].mark}&#8239;{round_.count(fate)}</span>'
@@ -51,9 +52,19 @@ def _row(round_: Round) -> str:
     )
     end = tokens.committed(round_, plain=False)
     return (
-        f'<div class="sl-round"><div class="sl-no" title="round {round_.index}">{round_.index}</div>'
+        f'<div class="sl-round">{_number(round_.index, run_id)}'
         f'<div class="sl-cands">{drawn}{f"<span class=sl-to>→</span>{end}" if end else ""}</div>'
         f'<div class="sl-meta">{marks}<br>{numbers.seconds(round_.wall_s)}</div></div>'
+    )
+
+
+def _number(index: int, run_id: str) -> str:
+    if not run_id:
+        return f'<div class="sl-no" title="round {index}">{index}</div>'
+    told = f"Inspect round {index}"
+    return (
+        f'<div class="sl-no"><span role="button" tabindex="0" data-run="{run_id}" data-round="{index}" '
+        f'title="{told}" aria-label="{told}">{index}</span></div>'
     )
 
 

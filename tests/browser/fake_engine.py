@@ -1,6 +1,7 @@
 """A loader and an engine for browser tests: rounds by script, no torch. The prompt's first word says what happens.
 
 ``slow``: a tenth of a second a round · ``quick``: none · ``hostile``: markup as tokens · ``tree``: tree rounds ·
+``race``: rounds of the shape asked for, a tree's cheaper on its own clock ·
 ``fail``: breaks after two rounds · ``gone``: refused while loading · anything else: a quick chain that ends by itself.
 """
 
@@ -14,8 +15,9 @@ from dataclasses import replace
 from core.errors import EngineFault, ModelUnavailable
 from core.grammar import format_drafter, format_shape
 from core.records import Event, Fate, Round
-from core.types import NoDrafter, PairSpec, Request
+from core.types import NoDrafter, PairSpec, Request, TreeShape
 from tests.pages import sample
+from tests.pages.sample_walk import walked
 
 PATTERNS: tuple[tuple[Fate, ...], ...] = (
     ("accepted", "accepted", "rejected", "unreached"),
@@ -54,9 +56,10 @@ def cycles(
         if should_stop():
             yield (sample.ended(done, "cancelled"),)
             return
-        time.sleep({"slow": 0.1, "quick": 0.0}.get(word, 0.01))
-        made = _round(word, plain, len(done))
-        done.append(replace(made, ended_at_s=0.2 + 0.043 * (len(done) + 1)))
+        time.sleep({"slow": 0.1, "race": 0.05, "quick": 0.0}.get(word, 0.01))
+        made = walked(request.shape, len(done)) if word == "race" and not plain else _round(word, plain, len(done))
+        each_s = 0.03 if isinstance(request.shape, TreeShape) else 0.043
+        done.append(replace(made, ended_at_s=0.2 + each_s * (len(done) + 1)))
         tokens += len(made.committed)
         yield (done[-1],)
         if word == "fail" and len(done) == 2:

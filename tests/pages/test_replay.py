@@ -57,7 +57,7 @@ def drawn(at: AppTest) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]
 def test_the_replay_shows_at_a_round_what_streamed_at_that_round(open_page: Open, app: Services, count: int) -> None:
     replayed = drawn(go(opened(open_page, app), count))
     jobs = fakes.FakeJobs()
-    jobs.put(fakes.running(ROUNDS[:count]), ROUNDS[:count])
+    jobs.put(replace(fakes.running(ROUNDS[:count]), paused=True), ROUNDS[:count])
     live = open_page("live", fakes.fake_services(jobs, app.runs), run=RUN)
     assert not live.exception
     assert replayed == drawn(live)
