@@ -58,13 +58,13 @@ def draw(app: Services, runs: RunsLike) -> None:
     if wrong:
         which = "; ".join(wrong)
         st.html(parts.note("warn", f"The link asks for what History does not have: {which}. The rest of it is shown."))
-    _count(found, count)
     if not count:
+        _count(found, count)
         _nothing(runs, view)
     _selection(app, runs, asked, count)
     if count:
         every = TICK_S if app.jobs.active() else REST_S
-        st.fragment(_rows, run_every=every)(view, count, found)
+        st.fragment(_rows, run_every=every)(view, found)
 
 
 # -- the address -------------------------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ def _write(view: View) -> None:
 # -- the rows ----------------------------------------------------------------------------------------------------------
 
 
-def _rows(view: View, counted: int, found: DeltaGenerator) -> None:
-    """The page of rows that is chosen, read again at every tick. ``counted``: runs when the page was drawn."""
+def _rows(view: View, found: DeltaGenerator) -> None:
+    """The page of rows that is chosen, read again at every tick; ``found`` is where their number stands."""
     runs = root.services().runs
     if runs is None:
         return
@@ -109,8 +109,7 @@ def _rows(view: View, counted: int, found: DeltaGenerator) -> None:
     count = runs.count(asked)
     if not count:
         st.rerun(scope="app")
-    if count != counted:
-        _count(found, count)
+    _count(found, count)
     pages = -(-count // PAGE)
     key = f"{PAGES}_{view.sort}_{view.descending}"  # another order starts at its first page
     place = min(int(st.session_state.get(key, 1)), pages)
