@@ -44,7 +44,7 @@ def page() -> None:
     link = compare_link.read(st.query_params.get(compare_link.RUNS), st.query_params.get(compare_link.BASE))
     try:
         runs = [run for run_id in link.runs if (run := find(app, run_id)) is not None]
-        sides = compare_sides.sides(runs)
+        sides = compare_sides.sides(app, runs)
         link = compare_link.make([run.run_id for run in runs], link.base, _missing(link, runs), link.left_out)
         compare_choice.draw(app, link, sides)
         _refused(link)

@@ -14,6 +14,7 @@ from storage.dictionary import TABLES, Format, TableName, dictionary_csv
 from storage.export import BOM, export_csv
 from storage.filters import RunFilter
 from storage.parquet import write_parquet
+from storage.readings import Told
 from storage.store import Store
 
 _TABLES = """
@@ -54,13 +55,20 @@ def readme(format: Format) -> str:
 
 
 def write_table(
-    store: Store, filter: RunFilter, table: TableName, format: Format, target: IO[bytes], bom: bool = False
+    store: Store,
+    filter: RunFilter,
+    table: TableName,
+    format: Format,
+    target: IO[bytes],
+    bom: bool = False,
+    told: Told | None = None,
 ) -> None:
-    """Writes one table of every run that matches to ``target``, piece by piece; ``bom`` is for CSV alone."""
+    """Writes one table of every run that matches to ``target``, piece by piece; ``bom`` is for CSV alone, ``told``
+    after each piece how many rows it had."""
     if format == "parquet":
-        write_parquet(store, filter, table, target)
+        write_parquet(store, filter, table, target, told)
         return
-    for piece in export_csv(store, filter, table, bom):
+    for piece in export_csv(store, filter, table, bom, told):
         target.write(piece)
 
 
@@ -69,8 +77,15 @@ def write_dictionary(format: Format, target: IO[bytes], bom: bool = False) -> No
     target.write((BOM if bom else b"") + dictionary_csv(format).encode())
 
 
-def write_bundle(store: Store, filter: RunFilter, target: IO[bytes], bom: bool = True, format: Format = "csv") -> None:
-    """Writes the zip of every run that matches to ``target``, piece by piece."""
+def write_bundle(
+    store: Store,
+    filter: RunFilter,
+    target: IO[bytes],
+    bom: bool = True,
+    format: Format = "csv",
+    told: Told | None = None,
+) -> None:
+    """Writes the zip of every run that matches to ``target``, piece by piece; ``told`` as for :func:`write_table`."""
     packed = zipfile.ZIP_DEFLATED if format == "csv" else zipfile.ZIP_STORED  # Parquet is compressed already
     with zipfile.ZipFile(target, "w", compression=packed, compresslevel=1 if format == "csv" else None) as bundle:
         bundle.writestr("README.txt", readme(format))
@@ -78,7 +93,7 @@ def write_bundle(store: Store, filter: RunFilter, target: IO[bytes], bom: bool =
             write_dictionary(format, file, bom)
         for table in TABLES:
             with bundle.open(f"{table}.{format}", "w", force_zip64=True) as file:
-                write_table(store, filter, table, format, file, bom)
+                write_table(store, filter, table, format, file, bom, told)
 
 
 def export_file(
@@ -89,18 +104,20 @@ def export_file(
     *,
     bom: bool = False,
     folder: Path | None = None,
+    told: Told | None = None,
 ) -> IO[bytes]:
     """The export as an open file at its start, for a download: one table, or with None the bundle of all.
 
     It lies on disk, without a name, in ``folder`` (default: the system's for temporary files), and is gone when closed.
-    Raises StorageUnavailable when there is no room for it; nothing is left behind then.
+    ``told`` hears of each piece how many rows it had. Raises StorageUnavailable when there is no room for it, and what
+    ``told`` raises; nothing is left behind then.
     """
     file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - handed to the caller, who closes it
     try:
         if table is None:
-            write_bundle(store, filter, file, bom, format)
+            write_bundle(store, filter, file, bom, format, told)
         else:
-            write_table(store, filter, table, format, file, bom)
+            write_table(store, filter, table, format, file, bom, told)
         file.seek(0)
     except BaseException as error:
         _close_quietly(file)

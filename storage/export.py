@@ -15,7 +15,7 @@ from core.errors import BadInput
 from storage.cells import cell, line, quoted
 from storage.dictionary import TABLES, TableName, columns
 from storage.filters import RunFilter
-from storage.readings import Reading, expression, order, readings, rows
+from storage.readings import Reading, Told, expression, order, readings, rows
 from storage.store import Store
 
 BOM = b"\xef\xbb\xbf"
@@ -27,18 +27,20 @@ def checked(table: str) -> None:
         raise BadInput(f"{table!r} cannot be exported: choose one of {', '.join(TABLES)}.")
 
 
-def export_csv(store: Store, filter: RunFilter, table: TableName, bom: bool = False) -> Iterator[bytes]:
+def export_csv(
+    store: Store, filter: RunFilter, table: TableName, bom: bool = False, told: Told | None = None
+) -> Iterator[bytes]:
     """The table's rows of every run that matches, by run id and then in their own order, as pieces of one CSV file.
 
     Runs that are added meanwhile are not in it. Raises BadInput for another table.
     """
     checked(table)
-    return _csv(store, filter, table, bom)
+    return _csv(store, filter, table, bom, told)
 
 
-def _csv(store: Store, filter: RunFilter, table: TableName, bom: bool) -> Iterator[bytes]:
+def _csv(store: Store, filter: RunFilter, table: TableName, bom: bool, told: Told | None) -> Iterator[bytes]:
     yield (BOM if bom else b"") + line([quoted(column.name) for column in columns(table)]).encode()
-    for reading in readings(store, filter, table):
+    for reading in readings(store, filter, table, told):
         yield _lines(store, table, reading).encode()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import Connection, delete, func, select, update
 
@@ -23,6 +24,17 @@ MOST_TAG = 50
 
 MOST_TAGS = 20
 """Most tags of one run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Labels:
+    """What people wrote on a run, whether it is archived, and its status."""
+
+    status: str
+    name: str | None = None
+    note: str | None = None
+    tags: tuple[str, ...] = ()
+    archived: bool = False
 
 
 def clean_name(name: str | None) -> str | None:
@@ -94,3 +106,13 @@ def read_tags(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple
     for row in connection.execute(query):
         found.setdefault(row.run_id, []).append(row.tag)
     return {run_id: tuple(had) for run_id, had in found.items()}
+
+
+def read_labels(connection: Connection, run_ids: Sequence[str]) -> dict[str, Labels]:
+    """The labels of those of the runs that there are."""
+    tagged = read_tags(connection, run_ids)
+    named = select(runs.c.run_id, runs.c.status, runs.c.name, runs.c.note, runs.c.archived)
+    found = connection.execute(named.where(runs.c.run_id.in_(run_ids)))
+    return {
+        row.run_id: Labels(row.status, row.name, row.note, tagged.get(row.run_id, ()), row.archived) for row in found
+    }

@@ -16,7 +16,7 @@ from storage.cells import Kind
 from storage.dictionary import ExportColumn, TableName, columns, definition
 from storage.export import checked
 from storage.filters import RunFilter
-from storage.readings import Reading, expression, order, readings, rows
+from storage.readings import Reading, Told, expression, order, readings, rows
 from storage.store import Store
 
 GROUP = 100_000
@@ -50,7 +50,9 @@ def schema(table: TableName) -> pa.Schema:
     return pa.schema(fields, metadata={"data_dictionary": json.dumps(entries, ensure_ascii=False)})
 
 
-def write_parquet(store: Store, filter: RunFilter, table: TableName, target: IO[bytes]) -> None:
+def write_parquet(
+    store: Store, filter: RunFilter, table: TableName, target: IO[bytes], told: Told | None = None
+) -> None:
     """Writes the table's rows of every run that matches, by run id and then in their own order, to ``target``.
 
     Runs that are added meanwhile are not in it. Raises BadInput for another table, OSError when ``target`` is full.
@@ -59,7 +61,7 @@ def write_parquet(store: Store, filter: RunFilter, table: TableName, target: IO[
     chosen, made = columns(table), schema(table)
     with pq.ParquetWriter(_Counted(target), made, compression="zstd") as writer:
         gathered: list[pa.Table] = []
-        for reading in readings(store, filter, table):
+        for reading in readings(store, filter, table, told):
             gathered.append(_read(store, table, chosen, reading).cast(made))
             full = (
                 sum(part.num_rows for part in gathered) >= GROUP or sum(part.nbytes for part in gathered) >= GROUP_BYTES

@@ -16,7 +16,7 @@ from core.traces import Burst
 from core.types import RunSpec
 from storage.burst_rows import read_bursts
 from storage.filters import RunFilter
-from storage.labels import read_tags
+from storage.labels import Labels, read_labels, read_tags
 from storage.round_rows import read_rounds
 from storage.run_rows import SUMMARY_COLUMNS, fingerprint_from, summary_from
 from storage.schema import fingerprints, runs, tags
@@ -25,10 +25,10 @@ from storage.values import aware, text
 
 SORTABLE = frozenset(
     {"run_id", "name", "submitted_at", "started_at", "ended_at", "status", "pair", "drafter", "shape", "rule", "prompt"}
-    | {"seed", "temperature", "max_new_tokens", "stop_reason"}
+    | {"seed", "temperature", "max_new_tokens", "stop_reason", "duration"}
     | set(SUMMARY_COLUMNS)
 )
-"""Columns a list may be sorted by."""
+"""What a list may be sorted by: columns, and ``duration``, from the start to the end."""
 
 ALL = RunFilter()
 """Every run that is not archived."""
@@ -110,7 +110,7 @@ class Runs:
             raise BadInput(f"Runs cannot be sorted by {sort!r}: use one of {', '.join(sorted(SORTABLE))}.")
         if offset < 0 or (limit is not None and limit < 0):
             raise BadInput(f"A page starts at 0 or later and is not negative in size: offset {offset}, limit {limit}.")
-        column = runs.c[sort]
+        column = runs.c.ended_at - runs.c.started_at if sort == "duration" else runs.c[sort]
         first = column.desc() if descending else column.asc()
         tie = runs.c.run_id.desc() if descending else runs.c.run_id.asc()
         page = select(runs.c.run_id).where(*filter.conditions()).order_by(first.nulls_last(), tie)
@@ -120,6 +120,17 @@ class Runs:
         """How many runs match."""
         with self._database.read() as connection:
             return connection.execute(select(func.count()).select_from(runs).where(*filter.conditions())).scalar_one()
+
+    def ids(self, filter: RunFilter = ALL, limit: int | None = None) -> list[str]:
+        """The ids of the matching runs, newest first, at most ``limit``."""
+        newest = select(runs.c.run_id).where(*filter.conditions()).order_by(runs.c.submitted_at.desc())
+        with self._database.read() as connection:
+            return list(connection.execute(newest.order_by(runs.c.run_id.desc()).limit(limit)).scalars())
+
+    def labels(self, run_ids: Sequence[str]) -> dict[str, Labels]:
+        """What people wrote on those of the runs that there are, in one reading."""
+        with self._database.read() as connection:
+            return read_labels(connection, [text(run_id) for run_id in run_ids])
 
     def get(self, run_id: str) -> StoredRun | None:
         """The run, or None when there is none of this id."""

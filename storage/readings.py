@@ -6,7 +6,7 @@ No reading holds a transaction for long (the writer's checkpoints wait for reade
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,9 @@ from storage.dictionary import ExportColumn, TableName
 from storage.filters import RunFilter
 from storage.schema import candidates, fingerprints, rounds, runs, tags
 from storage.store import Store
+
+Told = Callable[[int], None]
+"""Told, after each reading, how many rows it had. What it raises ends the export."""
 
 ROWS = 20_000
 """Most rows read at once, but for a round that has more by itself. A run counts as a row per 500 bytes."""
@@ -33,25 +36,40 @@ class Reading:
     stop: int | None = None
 
 
-def readings(store: Store, filter: RunFilter, table: TableName) -> Iterator[Reading]:
-    """The readings that make up the table's rows of every run that matches now, by run id."""
+def readings(store: Store, filter: RunFilter, table: TableName, told: Told | None = None) -> Iterator[Reading]:
+    """The readings that make up the table's rows of every run that matches now, by run id; ``told`` after each how
+    many rows it had."""
+    for reading, found in _readings(store, filter, table):
+        yield reading
+        if told is not None:
+            told(found)
+
+
+def rows_of(store: Store, filter: RunFilter, table: TableName) -> int:
+    """How many rows, as :func:`readings` counts them, the table has of every run that matches now."""
+    with store.database.read() as connection:
+        return sum(int(found) for _, _, found in connection.execute(_sizes(filter, table)))
+
+
+def _readings(store: Store, filter: RunFilter, table: TableName) -> Iterator[tuple[Reading, int]]:
     with store.database.read() as connection:
         sizes = connection.execute(_sizes(filter, table)).all()
     ids: list[str] = []
     total = 0
     for run_id, count, found in sizes:
         if ids and (total + found > ROWS or len(ids) == MOST_IDS):
-            yield Reading(tuple(ids))
+            yield Reading(tuple(ids)), total
             ids, total = [], 0
         if found > ROWS and count > 1:
             step = max(1, ROWS * count // int(found))
             for start in range(0, count, step):
-                yield Reading((run_id,), start, start + step)
+                part = min(step, count - start) / count
+                yield Reading((run_id,), start, start + step), round(part * int(found))
         else:
             ids.append(run_id)
             total += int(found)
     if ids:
-        yield Reading(tuple(ids))
+        yield Reading(tuple(ids)), total
 
 
 def _sizes(filter: RunFilter, table: TableName) -> Select[*tuple[Any, ...]]:

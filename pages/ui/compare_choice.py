@@ -30,7 +30,7 @@ def draw(services: Services, link: Link, sides: Sequence[Side]) -> None:
         if more or st.session_state.get(SEARCH):
             st.text_input(
                 "Search",
-                placeholder="Search prompt, output or run id among all runs",
+                placeholder="Search name, note, prompt, output or run id among all runs",
                 icon=":material/search:",
                 label_visibility="collapsed",
                 key=SEARCH,
@@ -58,7 +58,7 @@ def _baseline(link: Link, sides: Sequence[Side]) -> None:
     st.selectbox(
         "Baseline",
         ids,
-        format_func=lambda run_id: f"{first[run_id].mark.letter} · {first[run_id].label}",
+        format_func=lambda run_id: first[run_id].name,
         key=BASELINE,
         on_change=_rebase,
     )
@@ -66,12 +66,14 @@ def _baseline(link: Link, sides: Sequence[Side]) -> None:
 
 def _offered(services: Services, sides: Sequence[Side]) -> tuple[dict[str, str], bool]:
     """Run ids with their labels, the chosen ones first; and whether there are more runs than are offered."""
-    chosen = {side.run.run_id: compare_sides.choice_label(side.run.spec, side.run.submitted_at) for side in sides}
+    chosen = {
+        side.run.run_id: compare_sides.choice_label(side.run.spec, side.run.submitted_at, side.given) for side in sides
+    }
     if services.runs is None:
         return chosen, False
     asked = RunFilter(status=ENDED, text=st.session_state.get(SEARCH) or None)
     stored = services.runs.list(asked, limit=OFFERED + 1)
-    labels = {run.run_id: compare_sides.choice_label(run.spec, run.submitted_at) for run in stored[:OFFERED]}
+    labels = {run.run_id: compare_sides.choice_label(run.spec, run.submitted_at, run.name) for run in stored[:OFFERED]}
     return chosen | labels, len(stored) > OFFERED
 
 

@@ -20,6 +20,9 @@ from pages.ui.services import Services
 MOST = 10
 """Most runs side by side."""
 
+NAME_WIDTH = 40
+"""Characters of a run's name that stand beside what it decodes with."""
+
 
 @dataclass(frozen=True, slots=True)
 class Mark:
@@ -54,11 +57,13 @@ class Side:
 
     mark: Mark
     run: Shown
+    given: str = ""
+    """The name that people gave the run; empty without one."""
 
     @property
     def label(self) -> str:
-        """Drafter, shape, and the rule where it is lossy."""
-        return label(self.run.spec)
+        """The run's name, where it has one, with drafter, shape, and the rule where it is lossy."""
+        return named(self.given, label(self.run.spec))
 
     @property
     def name(self) -> str:
@@ -86,10 +91,15 @@ def label(spec: RunSpec) -> str:
     return " ".join([drafter, format_shape(request.shape), *([] if rule == "lossless" else [rule])])
 
 
-def choice_label(spec: RunSpec, submitted_at: datetime | None, width: int = 24) -> str:
-    """A run in a list to choose from: what decodes, the prompt's beginning, when (month to second)."""
+def named(name: str | None, what: str) -> str:
+    """``what`` under the name that people gave it; odd characters of the name made visible."""
+    return f"{excerpt(name, NAME_WIDTH)} · {what}" if name else what
+
+
+def choice_label(spec: RunSpec, submitted_at: datetime | None, name: str | None = None, width: int = 24) -> str:
+    """A run in a list to choose from: its name, what decodes, the prompt's beginning, when (month to second)."""
     prompt = plain(excerpt(spec.request.prompt, width))
-    return f"{label(spec)} · {prompt} · {numbers.moment(submitted_at)[5:]}"
+    return f"{plain(named(name, label(spec)))} · {prompt} · {numbers.moment(submitted_at)[5:]}"
 
 
 def excerpt(text: str, width: int) -> str:
@@ -103,9 +113,11 @@ def plain(text: str) -> str:
     return text.replace("<", "‹").replace(">", "›")
 
 
-def sides(runs: Sequence[Shown]) -> list[Side]:
-    """The runs with their marks, in order."""
-    return [Side(mark, run) for mark, run in zip(MARKS, runs, strict=False)]
+def sides(services: Services, runs: Sequence[Shown]) -> list[Side]:
+    """The runs with their marks and names, in order."""
+    labels = services.runs.labels([run.run_id for run in runs]) if services.runs and runs else {}
+    names = [labels[run.run_id].name or "" if run.run_id in labels else "" for run in runs]
+    return [Side(mark, run, name) for mark, run, name in zip(MARKS, runs, names, strict=False)]
 
 
 def letters(of: Sequence[Side]) -> str:

@@ -79,6 +79,8 @@ def valid_id(text: str | None) -> str | None:
 
 def find(services: Services, run_id: str) -> Shown | None:
     """The run from this app's queue, else from the store. Raises StorageUnavailable when the store can't be read."""
+    if run_id in services.gone:
+        return None
     view = services.jobs.view(run_id)
     if view is not None:
         so_far = services.jobs.rounds(run_id) if view.started and not view.summary else ()

@@ -12,9 +12,9 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,9 +31,10 @@ from core.presets import PairStatus, list_pairs
 from core.records import Fingerprint, Round
 from core.traces import Burst
 from core.types import Device, PairSpec, RunSpec
-from storage.dictionary import TableName
-from storage.export import export_csv
+from storage.dictionary import Format, TableName
+from storage.exports import Exports, ExportView
 from storage.filters import RunFilter
+from storage.labels import Labels
 from storage.queries import Facets, Runs, StoredRun
 from storage.store import Store
 
@@ -93,23 +94,46 @@ class RunsLike(Protocol):
     def of_spec(self, spec: RunSpec, session: str) -> StoredRun | None: ...
     def bursts(self, run_id: str) -> Sequence[Burst]: ...
     def facets(self) -> Facets: ...
+    def ids(self, filter: RunFilter, limit: int | None = ...) -> Sequence[str]: ...
+    def labels(self, run_ids: Sequence[str]) -> dict[str, Labels]: ...
+
+
+class KeeperLike(Protocol):
+    """What the pages use of :class:`storage.store.Store`: what people do with runs that are kept."""
+
+    def rename(self, run_id: str, name: str | None) -> None: ...
+    def annotate(self, run_id: str, note: str | None) -> None: ...
+    def tag(self, run_ids: Sequence[str], add: Iterable[str] = ..., remove: Iterable[str] = ...) -> int: ...
+    def archive(self, run_ids: Sequence[str], archived: bool = ...) -> int: ...
+    def delete(self, run_ids: Sequence[str]) -> int: ...
+
+
+class ExportsLike(Protocol):
+    """What the pages use of :class:`storage.exports.Exports`."""
+
+    def start(self, filter: RunFilter, table: TableName | None = ..., format: Format = ...) -> str: ...
+    def view(self, export_id: str) -> ExportView | None: ...
+    def stop(self, export_id: str) -> None: ...
 
 
 @dataclass(slots=True)
 class Services:
-    """What a page may call. ``runs`` is None while nothing can be stored; ``trouble`` says why. ``flush`` waits, for
-    seconds at most, until what has happened can be read from the store."""
+    """What a page may call. ``runs``, ``keeper`` and ``exports`` are None while nothing can be stored; ``trouble``
+    says why. ``flush`` waits, for seconds at most, until what has happened can be read from the store. ``gone``: runs
+    that were deleted here, which the queue may still hold in memory."""
 
     jobs: JobsLike
     runs: RunsLike | None
     session: str
     pairs: Callable[[], Sequence[PairStatus]]
-    export: Callable[[RunFilter, TableName], bytes]
+    keeper: KeeperLike | None
+    exports: ExportsLike | None
     trouble: Callable[[], str]
     flush: Callable[[], None]
     close: Callable[[], None]
     inventory: InventoryLike
     checks: ChecksLike
+    gone: set[str] = field(default_factory=set)
 
 
 _lock = threading.Lock()
@@ -186,10 +210,7 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
     log_file = folder / "worker.log" if folder.is_dir() else None
     jobs = Jobs(store, session, executor=ProcessExecutor(command, log_file=log_file))
 
-    def export(filter: RunFilter, table: TableName) -> bytes:
-        if store is None:
-            raise StorageUnavailable(why)
-        return b"".join(export_csv(store, filter, table))
+    exports = Exports(store, folder / "exports") if store is not None else None
 
     def flush() -> None:
         if store is not None:
@@ -202,6 +223,8 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
         checks.close()
         with suppress(EngineFault):  # a worker that is already gone is what closing wants
             jobs.close()
+        if exports is not None:
+            exports.close()  # reads the store
         if store is not None:
             store.close()
 
@@ -210,7 +233,8 @@ def open_services(folder: Path, command: Sequence[str]) -> Services:
         runs=Runs(store) if store is not None else None,
         session=session,
         pairs=_remembered(list_pairs),
-        export=export,
+        keeper=store,
+        exports=exports,
         trouble=lambda: why if store is None else store.trouble or "",
         flush=flush,
         close=close,

@@ -10,7 +10,6 @@ from typing import Any
 
 from core.checks import CheckView
 from core.description import Description
-from core.errors import StorageUnavailable
 from core.inventory import KnownPair
 from core.jobs import JobView
 from core.memory import DeviceMemory
@@ -19,7 +18,7 @@ from core.presets import PairStatus
 from core.records import TERMINAL, Fingerprint, Round, RunStatus, StopReason
 from core.types import Device, PairSpec, RunSpec
 from pages.ui.services import Services
-from storage.export import export_csv
+from storage.exports import Exports
 from storage.queries import Runs, StoredRun
 from storage.store import Store
 from tests.pages import sample
@@ -191,15 +190,13 @@ class NoRuns:
 def fake_services(jobs: FakeJobs, runs: Any = None, why: str = "") -> Services:
     """Services around these jobs; without ``runs`` nothing is stored and ``why`` says so."""
 
-    def export(*_: Any) -> bytes:
-        raise StorageUnavailable(why)
-
     return Services(
         jobs,
         runs,
         SESSION,
         lambda: PAIRS,
-        export,
+        None,
+        None,
         lambda: why,
         flush=lambda: None,
         close=lambda: None,
@@ -213,7 +210,8 @@ def stored_services(store: Store) -> Services:
     store.flush()
     return replace(
         fake_services(FakeJobs(), Runs(store)),
-        export=lambda filter, table: b"".join(export_csv(store, filter, table)),
+        keeper=store,
+        exports=Exports(store, store.path.parent / "exports"),
     )
 
 

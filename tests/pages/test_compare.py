@@ -444,7 +444,7 @@ def test_labels_and_letters() -> None:
     assert label(asked(rule="lenience:0.4")) == "prompt_lookup chain:4 lenience:0.4"
     from pages.ui.runs import of_job
 
-    three = sides([of_job(fakes.queued(), fakes.SESSION)] * 3)
+    three = sides(fakes.fake_services(fakes.FakeJobs()), [of_job(fakes.queued(), fakes.SESSION)] * 3)
     assert (letters(three[:1]), letters(three[:2]), letters(three)) == ("A", "A and B", "A, B and C")
 
 

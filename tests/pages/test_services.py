@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.errors import StorageUnavailable
 from core.records import TERMINAL
 from pages.ui import services as root
 from storage.filters import RunFilter
@@ -55,7 +55,14 @@ def test_the_services_are_one_set_and_keep_what_is_decoded(fake_worker: Path) ->
     assert stored is not None
     assert stored.status == "done"
     assert len(again.runs.rounds(run_id)) > 0
-    assert run_id.encode() in again.export(RunFilter(), "runs")
+    assert again.exports is not None
+    export_id = again.exports.start(RunFilter(), "runs")
+    view = again.exports.view(export_id)
+    while view is not None and view.status == "running":
+        time.sleep(0.01)
+        view = again.exports.view(export_id)
+    assert view is not None
+    assert run_id.encode() in view.path.read_bytes()
 
 
 def test_opening_again_ends_the_run_in_flight_and_leaves_no_worker_behind(fake_worker: Path) -> None:
@@ -89,8 +96,7 @@ def test_a_database_held_by_another_process_is_said_and_runs_go_on_unkept(fake_w
         assert app.runs is None
         assert f"in use by process {holder.pid}" in app.trouble()
         finished(app, app.jobs.submit(sample.spec(20)))
-        with pytest.raises(StorageUnavailable):
-            app.export(RunFilter(), "runs")
+        assert (app.keeper, app.exports) == (None, None)
     finally:
         holder.communicate()
     root.reopen()

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import BadInput, StorageUnavailable
 from storage.filters import RunFilter
-from storage.labels import MOST_NAME, MOST_NOTE, MOST_TAG, MOST_TAGS
+from storage.labels import MOST_NAME, MOST_NOTE, MOST_TAG, MOST_TAGS, Labels
 from storage.queries import Runs, StoredRun
 from storage.recovery import sweep
 from storage.schema import runs
@@ -222,3 +222,14 @@ def test_tags_that_a_cut_off_deletion_left_are_swept(store: Store) -> None:
     assert sweep(store.database) == 1
     with store.database.read() as connection:
         assert connection.exec_driver_sql("SELECT run_id FROM tags").scalars().all() == [run_id(2)]
+
+
+def test_labels_of_many_runs_are_read_at_once_and_unknown_ones_are_left_out(store: Store, stored: Runs) -> None:
+    store.rename(run_id(1), "first")
+    store.annotate(run_id(1), "a note")
+    store.tag([run_id(1)], add=["b", "a"])
+    store.archive([run_id(2)])
+    assert stored.labels([run_id(1), run_id(2), run_id(9)]) == {
+        run_id(1): Labels("done", "first", "a note", ("a", "b")),
+        run_id(2): Labels("done", archived=True),
+    }

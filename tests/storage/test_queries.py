@@ -172,3 +172,17 @@ class TestThePlainRunOfASession:
         self._keep(store, 1)
         self._keep(store, 2, **change)
         assert self._found(store) == run_id(1)
+
+
+def test_ids_are_those_of_the_list_newest_first(five: Runs) -> None:
+    listed = [run.run_id for run in five.list(RunFilter(), limit=None)]
+    assert five.ids() == listed
+    assert five.ids(limit=2) == listed[:2]
+    assert five.ids(RunFilter(text="no such text")) == []
+
+
+def test_runs_sort_by_how_long_they_took(five: Runs) -> None:
+    took = [run.duration_s for run in five.list(sort="duration", limit=None)]
+    known = [value for value in took if value is not None]
+    assert known == sorted(known, reverse=True)
+    assert took[len(known) :] == [None] * (len(took) - len(known))
