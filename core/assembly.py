@@ -30,7 +30,7 @@ def batch_drafter(requests: Sequence[Request]) -> DrafterSpec:
     named = dict.fromkeys(request.drafter for request in requests if not isinstance(request.drafter, NoDrafter))
     if len(named) > 1:
         raise BadInput(
-            f"one batch has one drafter, not {len(named)}: send requests with different drafters separately."
+            f"One batch has one drafter, not {len(named)}: send requests with different drafters separately."
         )
     return next(iter(named), NoDrafter())
 
@@ -60,7 +60,7 @@ def assemble(pair: Pair, requests: Sequence[Request], prompts: Sequence[Sequence
         case SmallModelDrafter():
             if pair.draft is None:
                 raise BadInput(
-                    f"the pair {pair.name} has no draft model: name one as TARGET+DRAFT, or choose prompt_lookup or "
+                    f"The pair {pair.name} has no draft model: name one as TARGET+DRAFT, or choose prompt_lookup or "
                     "early_exit."
                 )
             draft = SlotModel(pair.draft.network, pair.vocab, slots, capacity)

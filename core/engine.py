@@ -63,7 +63,7 @@ def cycles(
     with its last round.
     """
     if not requests:
-        raise BadInput("there is nothing to decode: give at least one request.")
+        raise BadInput("There is nothing to decode: give at least one request.")
     lanes = [_lane(request, i, pair, streams(request)) for i, request in enumerate(requests)]
     run_clock = RunClock(clock or device_clock(pair.device))
     _reset_peak_memory(pair.device)
@@ -75,12 +75,12 @@ def _lane(request: Request, slot: int, pair: Pair, streams: Streams) -> Lane:
     context = pair.target.context
     if len(prompt) >= context:
         raise BadInput(
-            f"the prompt has {len(prompt):,} tokens and {pair.target.name} holds {context:,}, the answer included: "
+            f"The prompt has {len(prompt):,} tokens and {pair.target.name} holds {context:,}, the answer included: "
             "shorten it."
         )
     if pair.draft and request.drafter.kind == "model" and len(prompt) > pair.draft.context:
         raise BadInput(
-            f"the prompt has {len(prompt):,} tokens and the draft {pair.draft.name} holds {pair.draft.context:,}: "
+            f"The prompt has {len(prompt):,} tokens and the draft {pair.draft.name} holds {pair.draft.context:,}: "
             "shorten it or choose another drafter."
         )
     return Lane.of(request, slot, prompt, pair, streams)

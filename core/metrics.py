@@ -106,11 +106,12 @@ def token_gaps(rounds: Sequence[Round]) -> list[float]:
 def acceptance_by_position(rounds: Sequence[Round], *, conditional: bool) -> tuple[float | None, ...]:
     """Acceptance at position i = 1, 2, …: rounds with accepted ≥ i over rounds that drafted ≥ i (vLLM), or, when
     conditional, over those of them with accepted ≥ i − 1. For a tree, "drafted" is the depth offered."""
-    deepest = max((one.depth_offered for one in rounds), default=0)
+    fared = [(one.depth_offered, one.accepted) for one in rounds]  # once, not once a position: a page asks at each tick
+    deepest = max((depth for depth, _ in fared), default=0)
     rates = []
     for i in range(1, deepest + 1):
-        offered = [one for one in rounds if one.depth_offered >= i and (not conditional or one.accepted >= i - 1)]
-        rates.append(ratio(sum(one.accepted >= i for one in offered), len(offered)))
+        offered = [accepted for depth, accepted in fared if depth >= i and (not conditional or accepted >= i - 1)]
+        rates.append(ratio(sum(accepted >= i for accepted in offered), len(offered)))
     return tuple(rates)
 
 

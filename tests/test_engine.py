@@ -398,11 +398,11 @@ def test_running_out_of_memory_fails_the_run_and_says_what_to_lower(monkeypatch)
 @pytest.mark.parametrize(
     ("requests", "sentence"),
     [
-        ([], "there is nothing to decode: give at least one request."),
-        ([ask("a" * 96)], "the prompt has 96 tokens and target holds 96, the answer included: shorten it."),
+        ([], "There is nothing to decode: give at least one request."),
+        ([ask("a" * 96)], "The prompt has 96 tokens and target holds 96, the answer included: shorten it."),
         (
             [ask(drafter="model", shape="chain:2"), ask(drafter="prompt_lookup", shape="chain:2")],
-            "one batch has one drafter, not 2: send requests with different drafters separately.",
+            "One batch has one drafter, not 2: send requests with different drafters separately.",
         ),
         (
             [ask(drafter="early_exit:9", shape="chain:2")],
@@ -417,7 +417,7 @@ def test_requests_that_cannot_be_served_are_refused_in_a_sentence(pair, requests
 
 
 def test_a_pair_without_a_draft_model_says_what_to_choose_instead():
-    with pytest.raises(BadInput, match="the pair fake has no draft model: name one as TARGET\\+DRAFT"):
+    with pytest.raises(BadInput, match="The pair fake has no draft model: name one as TARGET\\+DRAFT"):
         list(generate([ask(drafter="model", shape="chain:2")], real_pair()))
 
 

@@ -539,6 +539,19 @@ def test_the_real_engine_gives_the_same_run_in_its_process_and_inline() -> None:
     assert runs[0][0] is not None
 
 
+def test_a_prompt_of_200_kilobytes_beyond_the_context_is_refused_in_a_sentence_and_the_next_run_decodes() -> None:
+    jobs = Jobs(None, "session", executor=InlineExecutor("tests.fakes:load_pair"))
+    book = jobs.submit(RunSpec(request=REAL.model_copy(update={"prompt": "abcd " * 40_000})))
+    after = jobs.submit(RunSpec(request=REAL))
+    view = finished(jobs, book)
+    assert view.status == "failed" and view.ended is not None
+    assert view.ended.error == (
+        "The prompt has 200,000 tokens and fake target holds 100,000, the answer included: shorten it."
+    )
+    assert finished(jobs, after).status == "done"
+    jobs.close()
+
+
 def test_the_real_engine_ends_a_cancelled_run_with_its_rounds_text_and_peak_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

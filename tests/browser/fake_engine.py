@@ -1,8 +1,9 @@
 """A loader and an engine for browser tests: rounds by script, no torch. The prompt's first word says what happens.
 
 ``slow``: a tenth of a second a round · ``quick``: none · ``hostile``: markup as tokens · ``tree``: tree rounds ·
-``race``: rounds of the shape asked for, a tree's cheaper on its own clock ·
-``fail``: breaks after two rounds · ``gone``: refused while loading · anything else: a quick chain that ends by itself.
+``race``: rounds of the shape asked for, a tree's cheaper on its own clock · ``fail``: breaks after two rounds ·
+``cursed``: after one, with markup in its sentence · ``gone``: refused while loading · anything else: a quick chain that
+ends by itself.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ def cycles(
         done.append(replace(made, ended_at_s=0.2 + each_s * (len(done) + 1)))
         tokens += len(made.committed)
         yield (done[-1],)
+        if word == "cursed":
+            raise EngineFault(f"The token {sample.HOSTILE} can't be scored: try precision float32.")
         if word == "fail" and len(done) == 2:
             raise EngineFault("The logits of round 2 at node 1 are not finite: try precision float32.")
     yield (sample.ended(done, "max_new_tokens"),)

@@ -210,27 +210,33 @@ def test_models_is_readable_in_a_terminal(call):
 
 
 def test_an_interrupt_ends_the_run_as_cancelled_with_its_whole_rounds(folder, tmp_path):
+    said = tmp_path / "stderr"
     environment = os.environ | {
         "SPECLENS_CACHE": str(tmp_path / "cache"),
         "SPECLENS_DATA": str(tmp_path / "data"),
         "OMP_NUM_THREADS": "1",
     }
     options = ["--raw", "--json", "--prompt", "the quick", "--max-new-tokens", "4000", "--min-new-tokens", "4000"]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "core", "generate", "--pair", str(folder), "--temperature", "1", *options],
-        cwd=ROOT,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with said.open("w") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "core", "generate", "--pair", str(folder), "--temperature", "1", *options],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+        )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         first = process.stdout.readline()
         process.send_signal(signal.SIGINT)
-        rest, errors = process.communicate(timeout=60)
+        rest = process.stdout.read()  # not communicate(), which loses what readline has read ahead
+        process.wait(60)
     finally:
         process.kill()
+        process.wait()
+        process.stdout.close()
+    errors = said.read_text()
     ran = Finished(process.returncode, first + rest, errors)
     assert ran.code == 130
     assert "Traceback" not in errors

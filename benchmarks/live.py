@@ -1,0 +1,220 @@
+"""``python -m benchmarks.live``: how soon a round that has ended is seen, and what being watched costs the engine.
+
+Starts the app with the embedded model and a temporary data folder, and decodes the same greedy request again and again,
+watched by 0, 1, 5 and 20 viewers in turn (pages of one headless Chromium, each in a window and session of its own; the
+browser's work is done by this machine too, which serves nobody else in use). 0 viewers: submitted through a page that
+is closed before the first round. Prints Markdown and, last, one line of JSON. Exit code 1 when a target is missed.
+
+* *round end → paint*: from the engine's having committed a round (Unix clock, in the engine's process) to the moment
+  after the first frame that has the round's row in it (Unix clock, in the page). A run that ends shows its first
+  rounds, so that rounds younger than the last drawing are never seen as rows; they are counted apart.
+* *decoding*: tokens per second of decoding as the store has them, medians; the ratio is the median over turns of that
+  turn's tokens per second over the same turn's without viewers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+import psutil
+import typer
+from playwright.sync_api import Browser
+
+from benchmarks.live_engine import FOLDER
+from benchmarks.viewers import Viewers
+from storage.queries import Runs
+from storage.store import Store
+from tests.browser.running_app import RunningApp, open_browser, running_app
+
+PAINT_P95_S = 0.7
+"""95 % of rounds are to be seen within this many seconds of their end, by one viewer."""
+
+SLOWED = 0.02
+"""Decoding is to lose at most this share to one viewer."""
+
+PATIENCE_S = 900.0
+"""Longest that one run may take."""
+
+PROMPT = "Tell a long story about a lighthouse keeper who had not seen a ship for eleven days."
+
+app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One run under watch. ``paint_s``: per viewer and round, seconds from its end until it was painted; ``unseen``:
+    rounds that no row was ever drawn of. Processor seconds per second of decoding, of each side."""
+
+    viewers: int
+    run_id: str
+    paint_s: tuple[float, ...]
+    unseen: int
+    engine_cpu: float
+    app_cpu: float
+    browser_cpu: float
+
+
+@app.command()
+def measure(
+    viewers: Annotated[str, typer.Option(help="How many viewers, in turn.")] = "0,1,5,20",
+    repeat: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
+    tokens: Annotated[int, typer.Option(min=8, help="Tokens of each run.")] = 160,
+) -> None:
+    """Measures round end → paint, and decoding slowed by viewers."""
+    counts = [int(count) for count in viewers.split(",")]
+    with tempfile.TemporaryDirectory(prefix="speclens-live-") as name:
+        folder = Path(name)
+        os.environ |= {FOLDER: name, "SPECLENS_ENGINE": "benchmarks.live_engine:cycles"}
+        before = os.getloadavg()[0]
+        with running_app(folder / "data", fake=False) as running, open_browser() as browser:
+            turns = _turns(running, browser, folder, counts, repeat, tokens)
+        with Store(folder / "data" / "speclens.duckdb") as store:
+            speeds = _speeds(Runs(store), turns)
+    print(f"{os.cpu_count()} cores, Python {platform.python_version()}, load average before {before:.1f}; ", end="")
+    print(f"{repeat} runs of {tokens} tokens each, after one to warm up.\n")
+    if not _report(counts, turns, speeds):
+        raise typer.Exit(1)
+
+
+def _turns(
+    running: RunningApp, browser: Browser, folder: Path, counts: Sequence[int], repeat: int, tokens: int
+) -> list[Turn]:
+    """Every run, the first (which loads the model) left out. Each round of counts begins with another one, so that a
+    machine that slows down or speeds up favours none."""
+    order = [counts[(place + shift) % len(counts)] for shift in range(repeat) for place in range(len(counts))]
+    turns = []
+    for number, count in enumerate((1, *order)):
+        turn = _turn(running, browser, folder, number, count, 8 if number == 0 else tokens)
+        print(f"run {number} of {len(order)}: {count} viewers", end="\r", file=sys.stderr, flush=True)
+        turns.append(turn)
+    print(file=sys.stderr)
+    return turns[1:]
+
+
+def _turn(running: RunningApp, browser: Browser, folder: Path, number: int, count: int, tokens: int) -> Turn:
+    watching = Viewers(browser, running.url)
+    try:
+        run_id = watching.submit(PROMPT, tokens)
+        watching.watch(run_id, count)
+        time.sleep(1.0)  # what opening pages has set going dies down
+        before, begun = _cpu(running), time.monotonic()
+        (folder / f"go-{number}").touch()
+        ends = _rounds(folder / f"rounds-{number}.jsonl")
+        took = time.monotonic() - begun
+        used = [(after - at_first) / took for at_first, after in zip(before, _cpu(running), strict=True)]
+        time.sleep(2.0)  # the last drawing
+        painted = watching.painted()
+    finally:
+        watching.close()
+    paint_s = tuple(seen[index] - at for seen in painted for index, at in ends.items() if index in seen)
+    unseen = sum(index not in seen for seen in painted for index in ends)
+    return Turn(count, run_id, paint_s, unseen, *used)
+
+
+def _rounds(path: Path) -> dict[int, float]:
+    """When each round ended (Unix seconds), once the run is over."""
+    limit = time.monotonic() + PATIENCE_S
+    while time.monotonic() < limit:
+        lines = path.read_text().splitlines(keepends=True) if path.exists() else []
+        if lines and lines[-1].endswith("\n") and "ended" in json.loads(lines[-1]):
+            return {one["round"]: one["at"] for one in map(json.loads, lines[:-1])}
+        time.sleep(0.25)
+    raise RuntimeError(f"a run had not ended after {PATIENCE_S:.0f} s: give it fewer --tokens.")
+
+
+def _cpu(running: RunningApp) -> tuple[float, float, float]:
+    """Processor seconds so far: the engine's process, the app's, the browser's with what drives it."""
+    engine, ours = psutil.Process(running.process.pid).children(), psutil.Process()
+    others = [one for one in ours.children(recursive=True) if one.pid not in {running.process.pid, *_pids(engine)}]
+    return _spent(engine), _spent([psutil.Process(running.process.pid)]), _spent(others)
+
+
+def _pids(processes: Sequence[psutil.Process]) -> set[int]:
+    return {process.pid for process in processes}
+
+
+def _spent(processes: Sequence[psutil.Process]) -> float:
+    total = 0.0
+    for process in processes:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:  # a helper of the browser that has just ended
+            continue
+        total += times.user + times.system
+    return total
+
+
+def _speeds(runs: Runs, turns: Sequence[Turn]) -> list[float]:
+    """Tokens per second of each turn, from the store."""
+    found = []
+    for turn in turns:
+        run = runs.get(turn.run_id)
+        if run is None or run.status != "done" or run.summary is None or run.summary.tokens_per_second is None:
+            raise RuntimeError(f"run {turn.run_id} is not in the store as done: see the app's worker.log.")
+        found.append(run.summary.tokens_per_second)
+    return found
+
+
+def _report(counts: Sequence[int], turns: Sequence[Turn], speeds: Sequence[float]) -> bool:
+    """Prints both tables and the JSON; whether the targets were met, as far as one viewer was measured."""
+    rows = [_row(count, counts, turns, speeds) for count in counts]
+    print("| viewers | rounds seen | never a row | paint p50 | p95 | max |\n|---:|---:|---:|---:|---:|---:|")
+    for row in rows:
+        if row["p50_s"] is not None:
+            times = " | ".join(f"{1000 * row[name]:.0f} ms" for name in ("p50_s", "p95_s", "max_s"))
+            print(f"| {row['viewers']} | {row['seen']} | {row['unseen']} | {times} |")
+    print("\n| viewers | tokens/s | of unwatched | engine, app, browser: cores in use |\n|---:|---:|---:|---|")
+    for row in rows:
+        of = "" if row["ratio"] is None else f"{row['ratio']:.3f}"
+        print(f"| {row['viewers']} | {row['tokens_per_second']:.2f} | {of} | {row['cores']} |")
+    one = next((row for row in rows if row["viewers"] == 1), None)
+    late = one is not None and one["p95_s"] is not None and one["p95_s"] > PAINT_P95_S
+    slowed = one is not None and one["ratio"] is not None and one["ratio"] < 1 - SLOWED
+    print(f"\nTargets with one viewer: p95 ≤ {1000 * PAINT_P95_S:.0f} ms {'missed' if late else 'met'}, ", end="")
+    print(f"at most {SLOWED:.0%} slower {'missed' if slowed else 'met'}.\n")
+    print(json.dumps({"rows": rows, "turns": [_rounded(turn) for turn in turns]}))
+    return not (late or slowed)
+
+
+def _row(count: int, counts: Sequence[int], turns: Sequence[Turn], speeds: Sequence[float]) -> dict:
+    mine = [turn for turn in turns if turn.viewers == count]
+    speed_of_mine = [speed for turn, speed in zip(turns, speeds, strict=True) if turn.viewers == count]
+    paint = [s for turn in mine for s in turn.paint_s]
+    p50, p95, slowest = np.percentile(paint, (50, 95, 100)) if paint else (None, None, None)
+    size = len(counts)
+    ratios = []
+    for start in range(0, len(turns), size):
+        speed = {turn.viewers: at for turn, at in zip(turns[start:], speeds[start : start + size], strict=False)}
+        if 0 in speed:
+            ratios.append(speed[count] / speed[0])
+    cores = (statistics.median(getattr(turn, f"{side}_cpu") for turn in mine) for side in ("engine", "app", "browser"))
+    return {
+        "viewers": count,
+        "seen": len(paint),
+        "unseen": sum(turn.unseen for turn in mine),
+        "p50_s": p50 if p50 is None else float(p50),
+        "p95_s": p95 if p95 is None else float(p95),
+        "max_s": slowest if slowest is None else float(slowest),
+        "tokens_per_second": statistics.median(speed_of_mine),
+        "ratio": statistics.median(ratios) if ratios else None,
+        "cores": ", ".join(f"{used:.2f}" for used in cores),
+    }
+
+
+def _rounded(turn: Turn) -> dict:
+    return {**asdict(turn), "paint_s": [round(s, 3) for s in turn.paint_s]}
+
+
+if __name__ == "__main__":
+    app()
