@@ -55,13 +55,13 @@ def _test(
     trials: list[Trial],
 ) -> tuple[int, Tensor | None]:
     """Test one position's siblings in order, appending to ``trials``: the accepted node, or what to draw from."""
-    position = siblings(rule, p, alone=len(candidates) == 1 and draft.drawing != "deterministic")
     q = draft.proposal(candidates[0], len(p), p.device)
+    position = siblings(rule, p, q, alone=len(candidates) == 1 and draft.drawing != "deterministic")
     for node in candidates:
         if draft.drawing == "deterministic":
             q = draft.proposal(node, len(p), p.device)
         token = draft.tokens[node]
-        accept_prob = position.accept_prob(token, q)
+        accept_prob = float(position.accepts(q)[token])
         u = streams.coin()
         trial = Trial(
             node,
