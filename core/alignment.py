@@ -42,6 +42,12 @@ class Curve4:
     positive: Vector
     """Share of pairs with ΔBE > 0."""
 
+    @property
+    def band(self) -> Vector:
+        """mean + sd along the grid, then mean − sd back along it: the outline of the band."""
+        around = list(zip(self.mean, self.sd, strict=True))
+        return (*(mean + sd for mean, sd in around), *(mean - sd for mean, sd in reversed(around)))
+
 
 @dataclass(frozen=True, slots=True)
 class Figure4:

@@ -6,7 +6,7 @@ the same probability α, nothing stops early, and stages do not overlap.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
 from core.errors import BadInput
@@ -74,3 +74,26 @@ def expected_tokens(alpha: float, gamma: int) -> float:
     if not 0 <= gamma <= MOST_GAMMA:
         raise BadInput(f"γ is {gamma}: a round drafts 0 to {MOST_GAMMA} candidates.")
     return float(sum(alpha**j for j in range(gamma + 1)))
+
+
+def along_cost(budget: Budget, most_ms: float, points: int = 61) -> tuple[tuple[float, float], ...]:
+    """(draft cost in ms, speed-up) from 0 to ``most_ms`` with everything else as in ``budget``. Costs at which a cycle
+    would take no time at all are left out."""
+    costs = [most_ms * place / (points - 1) for place in range(points)]
+    fixed = budget.verify_ms + budget.state_ms
+    return tuple((cost, replace(budget, draft_ms=cost).speed_up) for cost in costs if budget.gamma * cost + fixed > 0.0)
+
+
+def verdict(first: Budget, second: Budget) -> str:
+    """Which of two drafters is the better one, and why, in a sentence."""
+    if abs(first.speed_up - second.speed_up) < 5e-4:
+        return "Both drafters are equally fast."
+    slow, fast, which = (first, second, "second") if second.speed_up > first.speed_up else (second, first, "first")
+    other = "first" if which == "second" else "second"
+    if slow.tokens > fast.tokens:
+        why = f"The {other} commits more tokens a round, {slow.tokens:.4f} against {fast.tokens:.4f}, but each cycle"
+        why += f" takes {slow.cycle_ms:g} ms instead of {fast.cycle_ms:g}:"
+    else:
+        why = f"The {which} commits {fast.tokens:.4f} tokens a round against {slow.tokens:.4f}, in cycles of"
+        why += f" {fast.cycle_ms:g} ms against {slow.cycle_ms:g}:"
+    return f"{why} the {which} is faster, {fast.speed_up:.3f} × against {slow.speed_up:.3f} ×."

@@ -15,13 +15,14 @@ from core.errors import BadInput
 from core.grammar import format_rule, parse_rule
 from core.rules import TokenRule, induced, normalised, token_rule
 from core.theory import Numbers, gap, overshoot, pair
+from core.truncation import TruncationRule
 
 Vector = tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """One rule at one position. Vectors are over the vocabulary; ``mass`` = Σ q·accept.
+    """One rule at one position. Vectors are over the vocabulary; ``accepted`` = q·accept, ``mass`` its sum.
 
     ``tv``, ``kl``, ``escaped``: ``induced`` against p. ``reference``: what the rule is judged by, p_Θ for a truncation
     rule and p for all others, with ``ref_tv``, ``ref_kl``, ``ref_escaped`` against it. KL in nats, None where the law
@@ -31,6 +32,7 @@ class Emission:
 
     rule: str
     accept: Vector
+    accepted: Vector
     residual: Vector
     induced: Vector
     bonus: Vector
@@ -93,6 +95,7 @@ def emission(text: str, p: Numbers, q: Numbers) -> Emission:
     return Emission(
         rule=format_rule(spec),
         accept=_plain(accept),
+        accepted=_plain(draft * accept),
         residual=_plain(rule.residual(target, draft)),
         induced=_plain(law),
         bonus=_plain(rule.bonus(target)),
@@ -100,13 +103,13 @@ def emission(text: str, p: Numbers, q: Numbers) -> Emission:
         tv=to_p.tv,
         kl=to_p.kl,
         escaped=to_p.escaped,
-        overshoot=overshoot(target, draft, getattr(spec, "ell", 1.0)),
+        overshoot=overshoot(target, draft, rule.ell),
         reference=_plain(reference),
         ref_tv=to_reference.tv,
         ref_kl=to_reference.kl,
         ref_escaped=to_reference.escaped,
         allowed=None if allowed is None else tuple(bool(inside) for inside in allowed.tolist()),
-        fallback=bool(getattr(rule, "falls_back", lambda *_: False)(draft, allowed)) if allowed is not None else False,
+        fallback=allowed is not None and isinstance(rule, TruncationRule) and rule.falls_back(draft, allowed),
     )
 
 
@@ -117,8 +120,7 @@ def emissions(texts: Sequence[str], p: Numbers, q: Numbers) -> tuple[Emission, .
 
 def allowed_set(rule: TokenRule, p: Tensor) -> Tensor | None:
     """A of a truncation rule as a boolean mask [V]; None for the others."""
-    find = getattr(rule, "allowed", None)
-    return None if find is None else find(p)
+    return rule.allowed(p) if isinstance(rule, TruncationRule) else None
 
 
 def truncation_mask(text: str, p: Numbers) -> Tensor:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from core.grammar import format_rule, valid
+from core.rule_grammar import format_rule
 from core.rule_specs import (
     AdaptiveInterpolation,
     CosCD,
@@ -23,6 +23,7 @@ from core.rule_specs import (
     Truncation,
     Typical,
 )
+from core.validation import valid
 
 Family = Literal["Lossless", "Collaborative", "Truncation-based", "Ablations of the paper"]
 

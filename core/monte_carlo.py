@@ -131,11 +131,12 @@ def _walked(
     rule: TokenRule, p: Tensor, q: Tensor, tokens: tuple[int, ...], drawing: Drawing, one: bool
 ) -> Iterator[tuple[int | Tensor, float]]:
     """(accepted token, probability) of each sibling, then (what is drawn from, probability) when all were rejected."""
-    position = siblings(rule, p, alone=one and drawing != "deterministic")
+    first = one_hot(tokens[0], len(p)).to(p.dtype) if drawing == "deterministic" else q
+    position = siblings(rule, p, first, alone=one and drawing != "deterministic")
     left, reach, current = q, 1.0, q
     for token in tokens:
         current = one_hot(token, len(p)).to(p.dtype) if drawing == "deterministic" else left
-        accept = position.accept_prob(token, current)
+        accept = float(position.accepts(current)[token])
         yield token, reach * accept
         reach *= 1.0 - accept
         if reach <= 0.0:

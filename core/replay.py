@@ -32,14 +32,13 @@ class Step:
 class Replay:
     """``emitted`` ends with the correction or the bonus; ``discarded``: the rejected candidate and all after it.
 
-    ``accepted_mass``: q·accept by token; ``law``: the rule at every prefix of the round.
+    ``law``: the rule at every prefix of the round.
     """
 
     steps: tuple[Step, ...]
     emitted: tuple[str, ...]
     discarded: tuple[str, ...]
     source: str
-    accepted_mass: tuple[float, ...]
     law: Emission
 
 
@@ -86,7 +85,6 @@ def replay(given: LabPair, draft: Sequence[str], draws: Sequence[float], final_d
         emitted=(*draft[:kept], given.tokens[verdict.next_token]),
         discarded=tuple(draft[kept:]),
         source=verdict.source,
-        accepted_mass=tuple(float(value) * accept for value, accept in zip(q.tolist(), law.accept, strict=True)),
         law=law,
     )
 

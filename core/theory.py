@@ -13,6 +13,7 @@ from math import isfinite, log, prod
 import torch
 from torch import Tensor
 
+from core import rule_targets
 from core.errors import BadInput
 
 Numbers = Sequence[float] | Tensor
@@ -106,12 +107,7 @@ def overshoot(p: Numbers, q: Numbers, ell: float = 1.0) -> float:
 def delta(p: Numbers, q: Numbers, ell: float) -> float | None:
     """Δ of paper Eq. 11, how strongly p pulls where the draft undershoots; None where p = q (0/0)."""
     target, draft = pair(p, q)
-    distance = float((draft - target).abs().sum()) / 2.0
-    if distance <= 0.0:
-        return None
-    ell = _factor(ell, "ℓ")
-    excess = float((draft - target / ell).abs().sum()) / 2.0 + 0.5 - 0.5 / ell
-    return max(0.0, excess) / distance
+    return rule_targets.delta(target, draft, _factor(ell, "ℓ"))
 
 
 def lenience_law(p: Numbers, q: Numbers, ell: float) -> Tensor:

@@ -108,7 +108,8 @@ def trade_off(paths: Sequence[Path], across: str, up: str, revision: str, height
             x=[point.x for point in drawn], y=[point.y for point in drawn], name=path.label,
             mode="lines+markers" if len(drawn) > 1 else "markers", legendgroup=path.label,
             line=looks["line"] | {"width": 1.8},
-            marker={"color": looks["colour"], "symbol": looks["symbol"], "size": [7 if one.marked else 0 for one in drawn]},
+            marker={"color": looks["colour"], "symbol": looks["symbol"],
+                    "size": [7 if point.marked else 0 for point in drawn]},
             customdata=[point.says for point in drawn],
             hovertemplate=f"{path.label}<br>%{{customdata}}<br>{across}: %{{x:.3f}}<br>{up}: %{{y:.4f}}<extra></extra>",
         )  # fmt: skip
@@ -153,6 +154,14 @@ def drawn_law(found: Drawn, pair: LabPair) -> go.Figure:
     figure.update_xaxes(tickvals=places, ticktext=names, showgrid=False, zeroline=False)
     figure.update_yaxes(title="probability", gridcolor=GRID, zeroline=False, rangemode="tozero")
     return figure
+
+
+def law_key() -> str:
+    """The legend of :func:`law`, for several of them side by side."""
+    items = (("target p", palette.BLUE, ""), ("draft q", palette.PURPLE, ""), ("overlap", palette.ORANGE, ""),
+             ("emitted", LAW, "sl-thin"), ("ceiling", CEILING, "sl-thin"))  # fmt: skip
+    spans = "".join(f'<span><i class="{kind}" style="--key:{colour}"></i>{name}</span>' for name, colour, kind in items)
+    return f'<div class="sl-lawkey">{spans}</div>'
 
 
 def band(share: Share) -> str:
