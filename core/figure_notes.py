@@ -74,7 +74,7 @@ NOTES: dict[str, Notes] = {
         ("One token is looked at alone, so nothing is renormalised.",),
         (
             "The two disagree in both directions: between p/ℓ and p(1+ℓ)/ℓ the ceiling keeps more than the mixture; "
-            "only above does it clip what the mixture would keep. The paper shades all of q > p/ℓ.",
+            "only above does it clip what the mixture would keep. The paper describes only the latter.",
             "The ablation's formula (§4) jumps up by p(1−λ) at q = p/λ, since below it the mixture lies under the "
             "ceiling.",
         ),

@@ -15,7 +15,9 @@ from torch import Tensor
 from core.errors import BadInput
 from core.grammar import parse_rule
 from core.lab import Vector, emission, truncation_mask
+from core.rules import token_rule
 from core.theory import Numbers, delta, first_allowed, gap, kl_eagle, kl_eagle_floor, kl_sd, pair
+from core.types import Lenience, MinPCeiling, OvershootCeiling
 
 # -- Figure 2 -------------------------------------------------------------------------------------------------------
 
@@ -51,9 +53,9 @@ def figure2(p: Numbers, q: Numbers, rules: Sequence[tuple[str, str]]) -> Figure2
     panels = []
     for title, text in rules:
         found = emission(text, target, draft)
-        ell = getattr(parse_rule(text), "ell", getattr(parse_rule(text), "lam", None))
-        capped = ell is not None and parse_rule(text).kind != "adaptive_interpolation"
-        ceiling = tuple(float(target[token]) / ell for token in order) if capped else None
+        spec = parse_rule(text)
+        capped = isinstance(spec, Lenience | OvershootCeiling | MinPCeiling)
+        ceiling = tuple(float(target[token]) / token_rule(spec).ell for token in order) if capped else None
         inside = None if found.allowed is None else tuple(found.allowed[token] for token in order)
         law = tuple(found.induced[token] for token in order)
         panels.append(Panel(title, found.rule, law, ceiling, inside, found.mass))

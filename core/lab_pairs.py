@@ -16,6 +16,8 @@ MOST_TOKENS = 24
 """A stored position has 20 top tokens, and the rest."""
 
 REST = "rest"
+ROUNDED = 5e-4
+"""How far from 1 a sum of rounded probabilities may be without a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,12 @@ class LabPair:
     def size(self) -> int:
         """Tokens of the vocabulary."""
         return len(self.tokens)
+
+    @property
+    def scaled(self) -> tuple[tuple[str, float], ...]:
+        """("p" or "q", sum) of the columns whose values did not sum to 1 as given, rounding aside."""
+        sums = (("p", sum(self.raw_p)), ("q", sum(self.raw_q)))
+        return tuple((name, total) for name, total in sums if abs(total - 1.0) > ROUNDED)
 
     @property
     def has_rest(self) -> bool:
@@ -137,7 +145,7 @@ PRESETS: dict[str, Preset] = {
         _preset(
             "overlapping",
             "Partly overlapping",
-            "Half of the draft's mass lies where the target has little.",
+            "Nearly half of the draft's mass lies where the target has little.",
             (0.38, 0.26, 0.16, 0.10, 0.06, 0.04),
             (0.12, 0.30, 0.05, 0.08, 0.25, 0.20),
         ),

@@ -50,8 +50,8 @@ def draw(pair: LabPair) -> None:
     if fallen:
         st.caption(f"q has no mass on the allowed set of {', '.join(fallen)}: p inside the set is redrawn from.")
     st.caption(
-        "Bonus tokens, drawn after a whole draft was accepted, come from p, or from p_Θ for redraws inside the set; the "
-        "law of a collaborative rule does not hold there. Block verification is not here: it judges a whole chain."
+        "Bonus tokens, drawn after a whole draft was accepted, come from p, or from p_Θ for redraws inside the set; "
+        "the law of a collaborative rule does not hold there. Block verification is not here: it judges a whole chain."
     )
     st.html('<h3 class="sl-h">Each rule along its parameter <small>large: as chosen above</small></h3>')
     up = measure("lab_measure_all")

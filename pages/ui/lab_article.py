@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 DRAFTERS = (("First", 0.8, 1.0), ("Second", 0.9, 3.0))
 CHEAP = (
     "Acceptance measures how well a draft matches; cycle time over committed tokens ties that to speed. Along each "
-    "line below the match is the same and only the cost changes: a drafter that is right more often still loses once its "
-    "tokens cost too much. Below the dashed line plain decoding is faster."
+    "line below the match is the same and only the cost changes: a drafter that is right more often still loses once "
+    "its tokens cost too much. Below the dashed line plain decoding is faster."
 )
 
 
@@ -100,7 +100,14 @@ def _replay(pair: LabPair, found: Replay) -> None:
             for place, name in enumerate(pair.tokens)
         ]
         st.html(table(heads, lines, "All probability mass"))
-        st.html(parts.pairs_list([("Acceptance", f"{law.mass:g}"), ("Distance to p", f"{law.tv:.1e}")]))
+        st.html(
+            parts.pairs_list(
+                [
+                    ("Acceptance", f"{law.mass:g}"),
+                    ("Restored", "p, up to rounding" if law.tv < 1e-12 else f"{law.tv:.1e} away from p"),
+                ]
+            )
+        )
 
 
 def _budget() -> None:

@@ -62,9 +62,8 @@ class Path:
 def law(found: Figure2, panel: Panel, pair: LabPair, height: int = 300, legend: bool = True) -> go.Figure:
     """p, q, their overlap and what the rule emits, tokens by falling p (the paper's Figure 2)."""
     names = [figure_token(pair.tokens[token]) for token in found.order]
-    labels = names if panel.inside is None else [
-        name if inside else f"{name}<br>∉ A" for name, inside in zip(names, panel.inside, strict=True)
-    ]  # fmt: skip
+    inside = panel.inside or (True,) * len(names)
+    labels = [name if kept else f"{name}<br>∉ A" for name, kept in zip(names, inside, strict=True)]
     places = list(range(len(names)))
     figure = go.Figure()
     for label, values, colour, pattern in (
@@ -80,8 +79,9 @@ def law(found: Figure2, panel: Panel, pair: LabPair, height: int = 300, legend: 
         )  # fmt: skip
     if panel.ceiling is not None:
         figure.add_scatter(
-            x=places, y=list(panel.ceiling), name="ceiling", mode="lines",
-            line={"color": CEILING, "dash": "dash", "width": 2, "shape": "hvh"},
+            x=[at for place in places for at in (place - 0.46, place + 0.46, None)],
+            y=[at for level in panel.ceiling for at in (level, level, None)], name="ceiling", mode="lines",
+            line={"color": CEILING, "dash": "dash", "width": 2}, connectgaps=False,
             hovertemplate="ceiling: %{y:.3f}<extra></extra>",
         )  # fmt: skip
     figure.add_scatter(
@@ -90,8 +90,9 @@ def law(found: Figure2, panel: Panel, pair: LabPair, height: int = 300, legend: 
         customdata=[[name, numbers.probability(value)] for name, value in zip(names, panel.law, strict=True)],
         hovertemplate="%{customdata[0]}<br>emitted: %{customdata[1]}<extra></extra>",
     )  # fmt: skip
-    most = max(*found.p, *found.q, *panel.law)
-    dress(figure, height, f"law_{panel.title}", legend=legend, bottom=44)
+    most = max(*found.p, *found.q, *(value for each in found.panels for value in each.law))
+    dress(figure, height, f"law_{panel.title}", legend=legend, bottom=48)
+    figure.update_xaxes(automargin=False)
     figure.update_layout(barmode="overlay", bargap=0.2)
     figure.update_xaxes(tickvals=places, ticktext=labels, showgrid=False, zeroline=False)
     figure.update_yaxes(title="probability", range=[0, most * 1.12], gridcolor=GRID, zeroline=False)
@@ -122,7 +123,7 @@ def trade_off(paths: Sequence[Path], across: str, up: str, revision: str, height
                 hovertemplate=f"{path.label}, chosen<br>%{{customdata}}<br>{across}: %{{x:.3f}}<br>{up}: %{{y:.4f}}"
                 "<extra></extra>",
             )  # fmt: skip
-    dress(figure, height, revision, bottom=48)
+    dress(figure, height, revision, bottom=48, legend=len(paths) > 1)
     figure.update_xaxes(title=across, gridcolor=GRID, zeroline=False)
     figure.update_yaxes(title=up, gridcolor=GRID, zeroline=False, rangemode="tozero")
     return figure

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import streamlit as st
 
@@ -13,9 +13,10 @@ from pages.ui.lab_tables import Cell, Head, Line, table, token
 
 if TYPE_CHECKING:
     from core.monte_carlo import Drawn, Share
+    from core.trees import Drawing
 
 CHAIN = "chain"
-DRAWINGS = {
+DRAWINGS: dict[Literal["chain"] | Drawing, str] = {
     CHAIN: "A chain, each candidate drawn from q",
     "with_replacement": "Siblings drawn from q, with replacement",
     "without_replacement": "Siblings drawn from q, without replacement",
@@ -26,8 +27,9 @@ MOST = 20_000
 
 def draw(pair: LabPair) -> None:
     """The fields, then counts against theory."""
-    rule = lab_values.choose("lab_rule")
-    values = lab_values.fields_of(rule)
+    with st.container(horizontal=True, key="lab_choice"):
+        rule = lab_values.choose("lab_rule")
+        values = lab_values.fields_of(rule)
     with st.container(horizontal=True, key="lab_drawn_fields"):
         drawing = st.selectbox(
             "Candidates", list(DRAWINGS), format_func=DRAWINGS.__getitem__, key="lab_drawing", width=330,
@@ -47,7 +49,7 @@ def draw(pair: LabPair) -> None:
         )  # fmt: skip
         seed = int(st.number_input("Seed", 0, 2**31 - 1, 0, key="lab_seed", width=130, persist_state="session"))
     text = rule.text(values)
-    if drawing == CHAIN:
+    if drawing == "chain":
         found = lab_compute.chain(text, pair, count, drawn, seed)
     else:
         found = lab_compute.siblings(text, pair, count, drawing, drawn, seed)

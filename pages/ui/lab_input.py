@@ -24,6 +24,8 @@ SOURCE, VERSION, WRITTEN = "lab_source", "lab_version", "lab_written"
 FROM = "lab_from"
 STORED, OWN = "stored", "own"
 MOST_RUNS = 50
+ROW, MOST_HEIGHT = 35, 353
+"""Pixels of the table: a row, and all of it before it scrolls."""
 LINKED = ("preset", "p", "q", "run", "round", "at")
 
 Source = str | LabPair | Stored
@@ -48,7 +50,7 @@ def draw(app: Services) -> LabPair | None:
         except SpecLensError as error:
             st.html(parts.note("bad", str(error)))
             return None
-    if shown is None:
+    if begun is None or shown is None:
         return None
     _write_link(shown, begun)
     with right:
@@ -129,7 +131,7 @@ def _edited(begun: LabPair) -> LabPair:
         },
         num_rows="dynamic",
         hide_index=True,
-        height=min(38 * (begun.size + 2), 340),
+        height=min(ROW * (begun.size + 2) + 3, MOST_HEIGHT),
         key=f"lab_table_{st.session_state.get(VERSION, 0)}",
         alt="The vocabulary with the target's and the draft's probability of each token",
     )
@@ -175,10 +177,10 @@ def _facts(pair: LabPair) -> None:
         Head("min(p, q)", "What a lossless test accepts of the token."),
     )
     st.html(f'<div class="sl-short">{table(heads, lines, "Normalised p and q")}</div>')
-    raw = [f"{name} as given sums to {total:.4g}" for name, total in
-           (("p", sum(pair.raw_p)), ("q", sum(pair.raw_q))) if abs(total - 1.0) > 1e-4]  # fmt: skip
-    if raw:
-        st.caption(" and ".join(raw) + ": scaled to 1.")
+    if pair.scaled:
+        st.caption(
+            " and ".join(f"{name} as given sums to {total:.4g}" for name, total in pair.scaled) + ": scaled to 1."
+        )
     if pair.has_rest:
         st.caption(
             "“rest” stands for every token that is not listed. Rules look at each token by itself, so a threshold may "

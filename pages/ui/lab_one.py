@@ -14,7 +14,7 @@ MATCHED = "The matched law is p_Θ, the target under the same allowed set; TV {t
 
 def draw(pair: LabPair) -> None:
     """The chosen rule."""
-    with st.container(key="lab_one_choice"):
+    with st.container(horizontal=True, key="lab_choice"):
         rule = lab_values.choose("lab_rule")
         values = lab_values.fields_of(rule)
     text = rule.text(values)

@@ -39,17 +39,15 @@ def draw(pair: LabPair) -> None:
 def _figure2(pair: LabPair, _: Notes) -> None:
     values = lab_values.fields(("draft_weight", "ell", "p_base"), redraw=True, hard=False)
     rules = tuple(
-        (f"({letter}) {BY_NAME[name].label}", BY_NAME[name].text(values))
-        for letter, name in zip("abc", ("cos_we", "lenience", "spec_cascade"), strict=True)
+        (title, BY_NAME[name].text(values))
+        for title, name in (("(a) CoS", "cos_we"), ("(b) Lenience", "lenience"), ("(c) SpecCascade", "spec_cascade"))
     )
     found = lab_compute.figure2(pair, rules)
     with st.container(key="lab_figure2"):
         columns = st.columns(3, gap="small")
     for number, (column, panel) in enumerate(zip(columns, found.panels, strict=True)):
         with column:
-            st.html(
-                f'<h4 class="sl-h">{panel.title} <small>{panel.rule} · accepts {numbers.rate(panel.mass)}</small></h4>'
-            )
+            st.html(f'<h4 class="sl-h">{panel.title} <small>accepts {numbers.rate(panel.mass)}</small></h4>')
             st.plotly_chart(
                 lab_charts.law(found, panel, pair, height=300, legend=False), config=charts.CONFIG,
                 key=f"lab_f2_{number}",

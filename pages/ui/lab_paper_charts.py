@@ -87,8 +87,9 @@ def divergences(found: DivergenceCurves) -> go.Figure:
     for label, values, number in (("KL_SD, drawn from q", found.kl_sd, 0), ("KL_EAGLE, q's best", found.kl_eagle, 1)):
         looks = look(number)
         figure.add_scatter(
-            x=list(found.tv), y=list(values), name=label, mode="lines", line=looks["line"] | {"width": 2.4},
-            connectgaps=False, hovertemplate=f"{label}<br>TV %{{x:.3f}}<br>%{{y:.4f}} nats<extra></extra>",
+            x=list(found.tv), y=list(values), name=label, mode="lines",
+            line=looks["line"] | {"width": 2.4, "shape": "hv" if number else "linear"}, connectgaps=False,
+            hovertemplate=f"{label}<br>TV %{{x:.3f}}<br>%{{y:.4f}} nats<extra></extra>",
         )  # fmt: skip
     figure.add_hline(
         y=found.floor, line={"color": CEILING, "dash": "dash", "width": 1.5},
@@ -126,4 +127,4 @@ def speed_ups(
 
 def _faint(colour: str) -> str:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
-    return f"rgba({red},{green},{blue},.13)"
+    return f"rgba({red},{green},{blue},.08)"

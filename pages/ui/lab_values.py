@@ -22,9 +22,9 @@ def current() -> dict[str, Any]:
     return {key: st.session_state.get(KEY + key, default) for key, default in DEFAULTS.items()}
 
 
-def fields(keys: Sequence[str], redraw: bool, hard: bool) -> dict[str, Any]:
-    """Fields of these parameters; every parameter as it then stands."""
-    with st.container(horizontal=True, key="lab_fields"):
+def fields(keys: Sequence[str], redraw: bool, hard: bool, alone: bool = True) -> dict[str, Any]:
+    """Fields of these parameters; every parameter as it then stands. ``alone``: they have a line of their own."""
+    with st.container(horizontal=True, key="lab_fields", width="stretch" if alone else "content"):
         for key in keys:
             parameter = PARAMETERS[key]
             whole = parameter.step == 1
@@ -74,7 +74,7 @@ def fields_of(rule: LabRule) -> dict[str, Any]:
     truncates = rule.family == "Truncation-based"
     if not parameters_of(rule) and not truncates:
         return current()
-    return fields(parameters_of(rule), redraw=truncates, hard=rule.name == "typical")
+    return fields(parameters_of(rule), redraw=truncates, hard=rule.name == "typical", alone=False)
 
 
 def choose(key: str, label: str = "Rule") -> LabRule:
@@ -83,7 +83,15 @@ def choose(key: str, label: str = "Rule") -> LabRule:
     if key not in st.session_state and st.query_params.get("rule") in names:
         st.session_state[key] = st.query_params["rule"]
     labels = {rule.name: f"{rule.label} · {rule.family}" for rule in RULES}
-    name = st.selectbox(label, names, index=1, format_func=labels.__getitem__, key=key, persist_state="session")
+    name = st.selectbox(
+        label,
+        names,
+        index=1,
+        format_func=labels.__getitem__,
+        key=key,
+        width=330,
+        persist_state="session",
+    )
     if st.query_params.get("rule") != name:
         st.query_params["rule"] = name
     return next(rule for rule in RULES if rule.name == name)
