@@ -61,7 +61,7 @@ def _excess(weight: float, p: Tensor, q: Tensor) -> Tensor:
     return (weight * p - q).clamp_min(0.0)
 
 
-def tested(block: ChainBlock, draft: Draft, coin: Callable[[], float]) -> tuple[int, tuple[Trial, ...]]:
+def toss(block: ChainBlock, draft: Draft, coin: Callable[[], float]) -> tuple[int, tuple[Trial, ...]]:
     """Toss one coin per candidate: τ, the largest i with uᵢ < hᵢ (0 if none), and the trials.
 
     Every candidate has its coin and hᵢ; ``accepted`` says whether it is among the first τ, its own coin aside.

@@ -23,7 +23,7 @@ from core.truncation import TruncationRule
 class InducedLaw:
     """``law`` [V] is what a position emits, ``residual`` [V] what it draws from when all candidates are rejected.
 
-    ``conditional``: the law is the one given the tokens drafted there, and another draw of siblings has another.
+    ``conditional``: the law is the one given the tokens drafted there; other siblings would have another.
     """
 
     law: Tensor
@@ -36,7 +36,7 @@ def induced_law(draft: Draft, candidates: list[int], position: RuledPosition) ->
 
     A deterministic candidate is one token, so it adds reach × accept there. A sampled one is averaged over its q: exact
     for one candidate, and for several drawn with replacement unless the rule zeroes the very token that it rejected;
-    otherwise, and without replacement, conditional on the tokens drafted (the last one's only matters for the redraw).
+    otherwise, and without replacement, it is the law given that the drafted tokens are those tried and rejected.
     """
     siblings, q = position.siblings(), position.q
     law = torch.zeros_like(position.p, dtype=torch.float64)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
-from core.block import block_of, tested
+from core.block import block_of, toss
 from core.distributions import draw
 from core.position import RuledPosition, position_of
 from core.randomness import Streams
@@ -88,7 +88,7 @@ def _test(
 
 def _walk_block(draft: Draft, target: TargetRow, rule: TokenRule, streams: Streams) -> Verdict:
     block = block_of(draft, target)
-    length, trials = tested(block, draft, streams.coin)
+    length, trials = toss(block, draft, streams.coin)
     whole = length == len(draft.tokens)
     law = rule.bonus(target(length - 1)) if whole else block.residual(length)
     return Verdict(tuple(range(length)), draw(law, streams.redraw()), "bonus" if whole else "correction", trials)
