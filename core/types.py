@@ -222,6 +222,9 @@ class Request(Spec):
     shape: ShapeSpec = NoShape()
     rule: RuleSpec = Lossless()
     seed: int = Field(default=0, ge=0, lt=2**63)
+    measure_distortion: bool = Field(
+        default=True, description="record what the rule emits at each tested position against the reference law"
+    )
 
     @property
     def samples_candidates(self) -> bool:
@@ -240,6 +243,11 @@ class Request(Spec):
             )
         if isinstance(self.drafter, NoDrafter) and not isinstance(self.rule, Lossless):
             raise ValueError("plain decoding verifies nothing, so its rule is lossless")
+        if isinstance(self.rule, Block) and isinstance(self.shape, TreeShape) and self.shape.topk > 1:
+            raise ValueError(
+                f"block verification judges a chain at once, and a tree with topk {self.shape.topk} branches: "
+                "choose a chain such as chain:4 or s5_k1_d6, or another rule"
+            )
         return self
 
 
