@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from core.distortion import reference
 from core.errors import BadInput
 from core.grammar import format_rule, parse_rule
-from core.rules import TokenRule, induced, normalised, token_rule
+from core.rules import TokenRule, induced, token_rule
 from core.theory import Numbers, gap, overshoot, pair
 from core.truncation import TruncationRule
 
@@ -90,8 +91,8 @@ def emission(text: str, p: Numbers, q: Numbers) -> Emission:
     accept = rule.accept(target, draft)
     law = induced(rule, target, draft)
     allowed = allowed_set(rule, target)
-    reference = target if allowed is None else normalised(target * allowed)
-    to_p, to_reference = gap(law, target), gap(law, reference)
+    judged_by = reference(rule, target)
+    to_p, to_reference = gap(law, target), gap(law, judged_by)
     return Emission(
         rule=format_rule(spec),
         accept=_plain(accept),
@@ -104,7 +105,7 @@ def emission(text: str, p: Numbers, q: Numbers) -> Emission:
         kl=to_p.kl,
         escaped=to_p.escaped,
         overshoot=overshoot(target, draft, rule.ell),
-        reference=_plain(reference),
+        reference=_plain(judged_by),
         ref_tv=to_reference.tv,
         ref_kl=to_reference.kl,
         ref_escaped=to_reference.escaped,

@@ -1,6 +1,6 @@
 """The rule lab's catalogue: every token rule, its parameter, where that ranges, and what it says. No torch.
 
-``block`` is not here: it judges a whole chain and has no accept vector at one position.
+``block`` stands apart: it judges a whole chain and has no accept vector at one position.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any, Literal
 from core.rule_grammar import format_rule
 from core.rule_specs import (
     AdaptiveInterpolation,
+    Block,
     CosCD,
     CosWE,
     Lenience,
@@ -182,6 +183,12 @@ RULES: tuple[LabRule, ...] = (
         "The draft passes inside the set, the ceiling holds outside it.",
     ),
 )  # fmt: skip
+
+BLOCK = LabRule(
+    "block", "Block verification", "Lossless", None, "hᵢ of the whole prefix", "norm (w·p − q)₊", "p",
+    "Sun et al. 2024", lambda v: Block(), "Lossless, and keeps more: a whole chain is judged at once.",
+)  # fmt: skip
+"""For chains alone, so only where rounds are drawn."""
 
 BY_NAME: dict[str, LabRule] = {rule.name: rule for rule in RULES}
 

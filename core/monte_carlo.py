@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from core.block import block_of
 from core.budget import expected_tokens
 from core.distributions import draw, one_hot
 from core.errors import BadInput
@@ -21,6 +22,7 @@ from core.records import ROOT
 from core.rules import TokenRule, acceptance_mass, token_rule, without
 from core.siblings import siblings
 from core.theory import Numbers, pair
+from core.token_rule import BlockRule
 from core.trees import Draft, Drawing
 from core.verify import walk
 
@@ -28,8 +30,8 @@ MOST_ROUNDS = 100_000
 NOISE = 1e-9
 """Rounding of an exact value, which a band of width 0 has to allow."""
 
-MOST_LISTS = 20_000
-"""Sibling lists that the exact law enumerates; more are left to the drawing alone."""
+MOST_CHAINS, MOST_LISTS = 1_000, 20_000
+"""Chains and sibling lists that exact values enumerate; more are left to the drawing alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +76,17 @@ def chain_rounds(text: str, p: Numbers, q: Numbers, gamma: int, rounds: int, see
     counts, first, committed = [0] * len(target), 0, []
     for _ in range(rounds):
         tokens = tuple(draw(draft, streams.draft()) for _ in range(gamma))
-        chain = Draft(tokens, tuple(range(-1, gamma - 1)), (draft,) * gamma, drawing="with_replacement")
-        verdict = walk(chain, lambda node: target, rule, streams)
+        verdict = walk(_chain(tokens, draft), lambda node: target, rule, streams)
         emitted = tokens[0] if verdict.path else verdict.next_token
         counts[emitted] += 1
         first += bool(verdict.path)
         committed.append(len(verdict.path) + 1)
     mass = min(1.0, acceptance_mass(rule, target, draft))
     law = exact_law(rule, target, draft, 1, "with_replacement")
-    return Drawn(
-        rounds, _law(counts, rounds, law), _share(first, rounds, mass), _mean(committed, expected_tokens(mass, gamma))
-    )
+    share, tokens = mass, expected_tokens(mass, gamma)
+    if isinstance(rule, BlockRule):
+        share, tokens = exact_block(target, draft, gamma) or (None, None)
+    return Drawn(rounds, _law(counts, rounds, law), _share(first, rounds, share), _mean(committed, tokens))
 
 
 def sibling_rounds(text: str, p: Numbers, q: Numbers, count: int, drawing: Drawing, rounds: int, seed: int) -> Drawn:
@@ -112,6 +114,22 @@ def exact_law(rule: TokenRule, p: Tensor, q: Tensor, count: int, drawing: Drawin
         for token, share in _walked(rule, p, q, tokens, drawing, len(tokens) == count == 1):
             law += weight * share * (token if isinstance(token, Tensor) else one_hot(token, len(p)).to(p.dtype))
     return law
+
+
+def exact_block(p: Tensor, q: Tensor, gamma: int) -> tuple[float, float] | None:
+    """(how often block verification keeps a candidate, tokens a round) of ``chain:gamma``, every chain weighed; None
+    past :data:`MOST_CHAINS`. τ is the largest i whose coin passes, so Pr[τ = i] = hᵢ Π_{j>i} (1 − hⱼ)."""
+    if len(_support(q)) ** gamma > MOST_CHAINS:
+        return None
+    kept = length = 0.0
+    for tokens, weight in _lists(q, gamma, "with_replacement"):
+        above = 1.0
+        accept = block_of(_chain(tokens, q), lambda node: p).accept
+        for place in range(gamma, 0, -1):
+            share = weight * above * accept[place - 1]
+            kept, length = kept + share, length + place * share
+            above *= 1.0 - accept[place - 1]
+    return min(1.0, kept), 1.0 + length
 
 
 def exact_acceptance(rule: TokenRule, p: Tensor, q: Tensor, count: int, drawing: Drawing) -> float:
@@ -164,6 +182,11 @@ def _lists(q: Tensor, count: int, drawing: Drawing) -> Iterator[tuple[tuple[int,
     yield from grown((), q, 1.0)
 
 
+def _chain(tokens: tuple[int, ...], q: Tensor) -> Draft:
+    parents = tuple(range(ROOT, len(tokens) - 1))
+    return Draft(tokens, parents, (q,) * len(tokens), drawing="with_replacement")
+
+
 def _candidates(q: Tensor, count: int, drawing: Drawing, stream: Stream) -> tuple[int, ...]:
     if drawing == "deterministic":
         return _best(q, count)
@@ -210,7 +233,7 @@ def _share(count: int, rounds: int, exact: float | None, together: int = 1) -> S
     return Share(count / rounds, low, high, exact)
 
 
-def _mean(values: list[int], exact: float) -> Share:
+def _mean(values: list[int], exact: float | None) -> Share:
     mean = sum(values) / len(values)
     spread = sum((value - mean) ** 2 for value in values) / max(1, len(values) - 1)
     half = 1.959964 * (spread / len(values)) ** 0.5

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isfinite, log, prod
+from math import log, prod
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from core import rule_targets
+from core.distortion import distance
 from core.errors import BadInput
 
-Numbers = Sequence[float] | Tensor
+Numbers = Sequence[float] | NDArray[np.floating] | Tensor
 
 SUM_WITHIN = 1e-5
 """How far a distribution's sum may be from 1: float32 softmax over a large vocabulary leaves about 1e-6."""
@@ -63,9 +66,10 @@ def distribution(values: Numbers, name: str) -> Tensor:
     found = torch.as_tensor(values, dtype=torch.float64)
     if found.dim() != 1 or not len(found):
         raise BadInput(f"{name} has no tokens: give one probability a token.")
-    for place, value in enumerate(found.tolist()):
-        if not isfinite(value) or value < 0.0:
-            raise BadInput(f"{name} of token {place + 1} is {value}: a probability is a number from 0 to 1.")
+    wrong = ~torch.isfinite(found) | (found < 0.0)
+    if bool(wrong.any()):
+        place = int(wrong.nonzero()[0])
+        raise BadInput(f"{name} of token {place + 1} is {float(found[place])}: a probability is a number from 0 to 1.")
     total = float(found.sum())
     if abs(total - 1.0) > SUM_WITHIN:
         raise BadInput(f"{name} sums to {total:g}: a distribution sums to 1.")
@@ -88,11 +92,8 @@ def total_variation(a: Numbers, b: Numbers) -> float:
 
 def gap(law: Numbers, reference: Numbers) -> Gap:
     """TV(law, reference) and KL(law‖reference) in nats; see :class:`Gap` for what escapes."""
-    ours, theirs = pair(law, reference)
-    escaped = float(ours[theirs <= 0.0].sum())
-    inside = ours > 0.0
-    kl = None if escaped > 0.0 else max(0.0, float((ours[inside] * (ours[inside] / theirs[inside]).log()).sum()))
-    return Gap(float((ours - theirs).abs().sum()) / 2.0, kl, escaped)
+    kl, tv, escaped = distance(*pair(law, reference))
+    return Gap(tv, kl, escaped)
 
 
 def overshoot(p: Numbers, q: Numbers, ell: float = 1.0) -> float:
@@ -141,7 +142,7 @@ def lemma1(p: Numbers, q: Numbers, allowed: Tensor) -> TruncationEffect:
     kept = truncated(target, allowed)
     inside = _mask(allowed, len(target))
     z = float((target * inside).sum())
-    gain = float((torch.minimum((draft - target).clamp_min(0.0), (1.0 / z - 1.0) * target) * inside).sum())
+    gain = float((torch.minimum((draft - target).clamp_min(0.0), max(0.0, 1.0 / z - 1.0) * target) * inside).sum())
     loss = float((torch.minimum(target, draft) * (1.0 - inside)).sum())
     direct = float(torch.minimum(kept, draft).sum() - torch.minimum(target, draft).sum())
     return TruncationEffect(gain, loss, gain - loss, direct, z)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 import streamlit as st
 
 from core.lab_pairs import LabPair
+from core.lab_rules import BLOCK
 from pages.ui import charts, lab_charts, lab_compute, lab_values, numbers, parts
 from pages.ui.lab_charts import band
 from pages.ui.lab_tables import Cell, Head, Line, table, token
@@ -28,7 +29,7 @@ MOST = 20_000
 def draw(pair: LabPair) -> None:
     """The fields, then counts against theory."""
     with st.container(horizontal=True, key="lab_choice"):
-        rule = lab_values.choose("lab_rule")
+        rule = lab_values.choose("lab_rule_drawn", (BLOCK,))
         values = lab_values.fields_of(rule)
     with st.container(horizontal=True, key="lab_drawn_fields"):
         drawing = st.selectbox(
@@ -48,6 +49,9 @@ def draw(pair: LabPair) -> None:
                             help="More rounds, narrower bands; 10,000 take a few seconds.", persist_state="session")
         )  # fmt: skip
         seed = int(st.number_input("Seed", 0, 2**31 - 1, 0, key="lab_seed", width=130, persist_state="session"))
+    if rule is BLOCK and drawing != "chain":
+        st.html(parts.note("info", "Block verification judges a chain: choose a chain as candidates."))
+        return
     text = rule.text(values)
     if drawing == "chain":
         found = lab_compute.chain(text, pair, count, drawn, seed)
@@ -70,8 +74,9 @@ def draw(pair: LabPair) -> None:
     st.html(table(heads, lines, "Drawn beside exact"))
     st.caption(
         "Candidates come from the seed's draft stream, coins and redraws from streams of their own, as in a run. "
-        "p and q are the same at every prefix; tokens per round is E[N] of the acceptance mass."
-        + (" Siblings that differ in q's order are judged one after the other; their exact law weighs every list."
+        "p and q are the same at every prefix. Exact tokens per round: E[N] of the acceptance mass; for block "
+        "verification every chain weighed."
+        + (" Siblings are judged one after the other; their exact law weighs every list of them."
            if drawing != CHAIN else "")
     )  # fmt: skip
 

@@ -77,14 +77,15 @@ def fields_of(rule: LabRule) -> dict[str, Any]:
     return fields(parameters_of(rule), redraw=truncates, hard=rule.name == "typical", alone=False)
 
 
-def choose(key: str, label: str = "Rule") -> LabRule:
-    """One rule of the catalogue; the choice is shared by the tabs and stands in the link as ``rule``."""
-    names = [rule.name for rule in RULES]
+def choose(key: str, also: Sequence[LabRule] = ()) -> LabRule:
+    """One rule of the catalogue or of ``also``; the choice stands in the link as ``rule``."""
+    rules = (*RULES, *also)
+    names = [rule.name for rule in rules]
     if key not in st.session_state and st.query_params.get("rule") in names:
         st.session_state[key] = st.query_params["rule"]
-    labels = {rule.name: f"{rule.label} · {rule.family}" for rule in RULES}
+    labels = {rule.name: f"{rule.label} · {rule.family}" for rule in rules}
     name = st.selectbox(
-        label,
+        "Rule",
         names,
         index=1,
         format_func=labels.__getitem__,
@@ -94,4 +95,4 @@ def choose(key: str, label: str = "Rule") -> LabRule:
     )
     if st.query_params.get("rule") != name:
         st.query_params["rule"] = name
-    return next(rule for rule in RULES if rule.name == name)
+    return next(rule for rule in rules if rule.name == name)
