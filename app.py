@@ -14,6 +14,7 @@ st.navigation(
         st.Page("pages/live.py", title="Live", icon=":material/play_circle:", default=True),
         st.Page("pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
         st.Page("pages/history.py", title="History", icon=":material/history:"),
+        st.Page("pages/rules.py", title="Rule lab", icon=":material/experiment:"),
         st.Page("pages/models.py", title="Models", icon=":material/deployed_code:"),
     ],
     position="top",

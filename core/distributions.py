@@ -39,6 +39,8 @@ class Distributions:
     draft_warpers: LogitsProcessorList
     target_warpers: LogitsProcessorList
     greedy: bool
+    keeps_growth: bool = False
+    """Growers keep the drafter's own probabilities in the draft: a greedy rule with a law of its own needs them."""
 
     @classmethod
     def of(

@@ -167,8 +167,11 @@ def _round(lanes: Sequence[Lane], target: Target, drafter: Drafter, clock: RunCl
         target.keep(lane.slot, verdict.path)
         drafter.keep(lane.slot, verdict.path)
     laps.lap("state")
-    for lane, (draft, verdict, visited) in walked.items():
-        lane.commit(draft, verdict, visited)
+    measured = {lane: lane.measure(*walk) for lane, walk in walked.items()}
+    if any(measured.values()):
+        laps.measured()
+    for lane, walk in walked.items():
+        lane.commit(*walk, measured[lane])
     laps.lap("other")
     for lane in walked:
         lane.timed(laps)

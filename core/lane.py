@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from core.distributions import Distributions
 from core.drafters.base import Want
-from core.errors import EngineFault
+from core.measurement import Measurement, measure
+from core.position_table import position_table
 from core.randomness import Streams
-from core.records import Fate, Node, Position, Round, TopToken, Trial, Verdict
+from core.records import ROOT, Fate, Node, Round, Trial, Verdict
+from core.rows import Rows
 from core.rules import TokenRule, token_rule
 from core.stops import StopWatch
 from core.timing import Laps
-from core.trees import Draft, logits_fault
-from core.types import Request
-from core.verify import walk
+from core.trees import Draft
+from core.types import Request, TargetLawSpec
+from core.verify import TargetRow, walk
 
 if TYPE_CHECKING:
     from core.models import Pair
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
 
 NEAR_THRESHOLD = 1e-5
 """A coin this close to its threshold is flagged: float noise could have decided otherwise (design.md "Randomness")."""
-
-TOP_TOKENS = 20
-"""Tokens stored per visited position, by max(p, q)."""
 
 
 @dataclass(slots=True, eq=False)
@@ -76,7 +74,10 @@ class Lane:
             prompt=prompt,
             draft_context=pair.draft.context if pair.draft else pair.target.context,
             text=pair.text,
-            distributions=Distributions.of(request.sampling, pair.text.eos, len(prompt), pair.device),
+            distributions=replace(
+                Distributions.of(request.sampling, pair.text.eos, len(prompt), pair.device),
+                keeps_growth=request.sampling.greedy and isinstance(request.rule, TargetLawSpec),
+            ),
             rule=token_rule(request.rule),
             streams=streams,
             watch=watch,
@@ -99,23 +100,24 @@ class Lane:
             self.streams.draft,
         )
 
-    def verify(self, draft: Draft, logits: Tensor) -> tuple[Verdict, dict[int, Tensor]]:
-        """Walk ``draft`` over raw target logits [1 + n, V]; also the p rows of the positions that were visited.
+    def verify(self, draft: Draft, logits: Tensor) -> tuple[Verdict, Rows]:
+        """Walk ``draft`` over raw target logits [1 + n, V]; also the rows of the positions that were visited.
 
         Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
         """
-        visited: dict[int, Tensor] = {}
+        rows = Rows(draft, logits, self.distributions, self.sequence, self.rounds)
+        return walk(draft, rows.target, self.rule, self.streams, self._untempered(rows)), rows
 
-        def target(node: int) -> Tensor:
-            if fault := draft.fault or logits_fault(logits[node + 1], "target", node):
-                raise EngineFault(f"round {self.rounds}: {fault}.")
-            prefix = self.sequence + [draft.tokens[i] for i in draft.path(node)]
-            visited[node] = self.distributions.target(logits[node + 1], prefix)
-            return visited[node]
+    def measure(self, draft: Draft, verdict: Verdict, rows: Rows) -> dict[int, Measurement]:
+        """What the rule emits at each tested position; nothing where the request doesn't want to know."""
+        if not self.request.measure_distortion:
+            return {}
+        return measure(draft, verdict, rows.visited, self.rule, self._untempered(rows))
 
-        return walk(draft, target, self.rule, self.streams), visited
+    def _untempered(self, rows: Rows) -> TargetRow | None:
+        return rows.untempered if self.distributions.greedy else None
 
-    def commit(self, draft: Draft, verdict: Verdict, visited: dict[int, Tensor]) -> Round:
+    def commit(self, draft: Draft, verdict: Verdict, rows: Rows, measured: dict[int, Measurement]) -> Round:
         """Take the verdict's tokens up to a stop; the round's record, its times still zero."""
         start = len(self.watch.tokens)
         committed = [*(draft.tokens[node] for node in verdict.path), verdict.next_token]
@@ -131,7 +133,9 @@ class Lane:
             committed=tuple(committed),
             committed_text=(),
             source=verdict.source,
-            positions=tuple(self._position(draft, node, p) for node, p in visited.items()),
+            positions=tuple(
+                position_table(draft, node, p, measured.get(node), self.text.piece) for node, p in rows.visited.items()
+            ),
             draft_s=0.0,
             verify_s=0.0,
             state_s=0.0,
@@ -147,10 +151,8 @@ class Lane:
         """Write the round's times into its record."""
         start, record = self._held[-1]
         seconds = {f"{stage}_s": value for stage, value in laps.seconds.items()}
-        self._held[-1] = (
-            start,
-            replace(record, **seconds, wall_s=laps.wall, ended_at_s=laps.last),
-        )
+        times = {"distortion_s": laps.measuring, "wall_s": laps.wall, "ended_at_s": laps.last}
+        self._held[-1] = (start, replace(record, **seconds, **times))
 
     def released(self) -> Iterator[Round]:
         """Rounds whose tokens can't be cut any more, cut to what stays."""
@@ -182,16 +184,15 @@ class Lane:
 
     def _nodes(self, draft: Draft, verdict: Verdict) -> tuple[Node, ...]:
         trials = {trial.node: trial for trial in verdict.trials}
-        path = set(verdict.path)
-        return tuple(
-            self._node(
-                draft,
-                node,
-                trials.get(node),
-                "accepted" if node in path else "rejected" if node in trials else "unreached",
-            )
-            for node in range(len(draft.tokens))
-        )
+        path = {ROOT, *verdict.path}
+
+        def fate(node: int) -> Fate:
+            if node in path:
+                return "accepted"
+            # a block tests its whole chain, but only the candidate after the accepted ones is its rejection
+            return "rejected" if node in trials and draft.parents[node] in path else "unreached"
+
+        return tuple(self._node(draft, node, trials.get(node), fate(node)) for node in range(len(draft.tokens)))
 
     def _node(self, draft: Draft, node: int, trial: Trial | None, fate: Fate) -> Node:
         token = draft.tokens[node]
@@ -210,22 +211,3 @@ class Lane:
             near_threshold=trial is not None and abs(trial.u - trial.accept_prob) < NEAR_THRESHOLD,
             redraw_fallback=trial is not None and trial.redraw_fallback,
         )
-
-    def _position(self, draft: Draft, node: int, p: Tensor) -> Position:
-        """Top tokens by max(p, q). Deterministic candidates have q = 1 each: every one was certain to be tried."""
-        children = draft.children(node)
-        q: Tensor | None = None
-        if children and draft.q is not None:
-            q = draft.q[children[0]]
-        elif children:
-            q = torch.zeros_like(p)
-            q[[draft.tokens[child] for child in children]] = 1.0
-        ranking = p if q is None else torch.maximum(p, q)
-        best = torch.topk(ranking, min(TOP_TOKENS, len(p))).indices
-        ps = p[best].tolist()
-        qs: Sequence[float | None] = [None] * len(ps) if q is None else q[best].tolist()
-        top = tuple(
-            TopToken(token, self.text.piece(token), p_, q_) for token, p_, q_ in zip(best.tolist(), ps, qs, strict=True)
-        )
-        q_rest = None if q is None else max(0.0, float(q.sum()) - sum(value or 0.0 for value in qs))
-        return Position(node=node, top=top, p_rest=max(0.0, 1.0 - sum(ps)), q_rest=q_rest)

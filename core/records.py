@@ -39,7 +39,8 @@ TERMINAL: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled", "inte
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One acceptance test. ``p`` and ``q`` are the current probabilities of the token at the moment of the test (after
-    earlier siblings' rejections); accepted iff ``u < accept_prob``."""
+    earlier siblings' rejections; p of a rule with a law r* of its own stays the target's); accepted iff
+    ``u < accept_prob``, but in a block, where the largest such candidate takes all before it along."""
 
     node: int
     token: int
@@ -68,7 +69,8 @@ class Node:
 
     ``parent`` is a node index or :data:`ROOT`; ``q`` the probability it was drawn with (1 when the choice was
     deterministic); ``score`` the drafter's own probability; ``p``, ``accept_prob``, ``u`` are None when never tested.
-    ``text`` is for display: bytes that are only part of a character appear as ⟨e2⟩.
+    ``text`` is for display: bytes that are only part of a character appear as ⟨e2⟩. Block verification tests the whole
+    chain, so there even unreached nodes have p, ``accept_prob`` (hᵢ) and u.
     """
 
     token: int
@@ -152,6 +154,8 @@ class Round:
     other_s: float
     wall_s: float
     ended_at_s: float
+    distortion_s: float = 0.0
+    """The part of ``other_s`` that measuring distortion took."""
 
     def count(self, fate: Fate) -> int:
         """Number of nodes with this fate, in tokens."""

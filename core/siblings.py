@@ -10,16 +10,20 @@ from typing import Protocol
 
 from torch import Tensor
 
-from core.rules import SpecCascadeRule, TokenRule, without
+from core.min_p_ceiling import MinPCeilingRule
+from core.rule_targets import TargetLawRule
+from core.token_rule import LosslessRule, TokenRule, without
+from core.truncation import TruncationRule
 
 
 class Siblings(Protocol):
-    """One position's walk. ``p`` is the current target: what earlier siblings' rejections left of it."""
+    """One position's walk. ``p`` is the current target: what earlier siblings' rejections left of it (of a rule with a
+    law r* of its own: the target as it was)."""
 
     p: Tensor
 
-    def accept_prob(self, token: int, q: Tensor) -> float:
-        """Probability with which ``token``, drawn from q, is accepted now."""
+    def accepts(self, q: Tensor) -> Tensor:
+        """Probability [V] with which each token, drawn from q, is accepted now."""
         ...
 
     def reject(self, token: int, q: Tensor) -> None:
@@ -46,9 +50,9 @@ class RecursiveRejection:
         self.rule = rule
         self.p = p
 
-    def accept_prob(self, token: int, q: Tensor) -> float:
-        """The rule's accept vector at ``token``."""
-        return float(self.rule.accept(self.p, q)[token])
+    def accepts(self, q: Tensor) -> Tensor:
+        """The rule's accept vector."""
+        return self.rule.accept(self.p, q)
 
     def reject(self, token: int, q: Tensor) -> None:
         """p ← residual(p, q)."""
@@ -63,23 +67,47 @@ class RecursiveRejection:
         return False
 
 
+class TowardLaw(RecursiveRejection):
+    """Lossless toward r*, formed once per position; ``p`` stays the target's own (rules.md §2)."""
+
+    def __init__(self, law: Tensor, p: Tensor) -> None:
+        super().__init__(LosslessRule(), p)
+        self.law = law
+
+    def accepts(self, q: Tensor) -> Tensor:
+        """min(1, r*/q)."""
+        return self.rule.accept(self.law, q)
+
+    def reject(self, token: int, q: Tensor) -> None:
+        """r* ← norm (r*−q)₊."""
+        self.law = self.rule.residual(self.law, q)
+
+    def redraw(self, q: Tensor) -> Tensor:
+        """What is left of r*."""
+        return self.law
+
+
 class InSet:
     """The first candidate inside the allowed set A is accepted; a rejected token is zeroed (paper App. H.1).
 
-    A is formed once per position from the original p, or again on the renormalised p when the rule recomputes. A
-    position with a single *sampled* candidate (``alone``) is the token rule itself: its redraw is the rule's residual,
-    which for ``redraw=target`` is p with the rejected token still in it (rules.md §1, test vectors).
+    A and τ are formed once per position from the original p, or again on the renormalised p when the rule recomputes.
+    A position with a single *sampled* candidate (``alone``) is the token rule itself: its redraw is the rule's
+    residual, which for ``redraw=target`` is p with the rejected token still in it (rules.md §1, test vectors).
     """
 
-    def __init__(self, rule: SpecCascadeRule, p: Tensor, alone: bool) -> None:
+    def __init__(self, rule: TruncationRule, p: Tensor, alone: bool) -> None:
         self.rule = rule
         self.p = p
-        self.allowed = rule.allowed(p)
         self.alone = alone
+        self._form()
 
-    def accept_prob(self, token: int, q: Tensor) -> float:
-        """1 inside A, else 0; a token of probability 0 is never inside, even where p_base·max p underflows."""
-        return float(self.allowed[token] & (self.p[token] > 0.0))
+    def _form(self) -> None:
+        self.allowed = self.rule.allowed(self.p)
+        self.threshold = self.rule.threshold(self.p)
+
+    def accepts(self, q: Tensor) -> Tensor:
+        """1 inside A, else 0, or min(1, p/τ); a token of probability 0 never passes, even where a bound underflows."""
+        return self.rule.test(self.p, self.allowed, self.threshold)
 
     def reject(self, token: int, q: Tensor) -> None:
         """Zero ``token`` and renormalise."""
@@ -87,7 +115,7 @@ class InSet:
             return
         self.p = without(self.p, token)
         if self.rule.recompute:
-            self.allowed = self.rule.allowed(self.p)
+            self._form()
 
     def redraw(self, q: Tensor) -> Tensor:
         """As the rule's ``redraw`` says, from the current p and what remains of q."""
@@ -98,6 +126,18 @@ class InSet:
         return self.rule.falls_back(q, self.allowed)
 
 
-def siblings(rule: TokenRule, p: Tensor, alone: bool) -> Siblings:
-    """The walk of ``rule`` at a position whose target is p [V]; ``alone``: it has one sampled candidate."""
-    return InSet(rule, p, alone) if isinstance(rule, SpecCascadeRule) else RecursiveRejection(rule, p)
+def siblings(rule: TokenRule, p: Tensor, q: Tensor, alone: bool, law: Tensor | None = None) -> Siblings:
+    """The walk of ``rule`` at a position whose target is p [V] and whose first candidate was drawn from q [V].
+
+    ``alone``: it has one sampled candidate. ``law`` [V] stands in for the rule's r*(p, q): greedy decoding forms r* of
+    other distributions than it walks with.
+    """
+    match rule:
+        case TruncationRule():
+            return InSet(rule, p, alone)
+        case TargetLawRule():
+            return TowardLaw(rule.law(p, q) if law is None else law, p)
+        case MinPCeilingRule():
+            return RecursiveRejection(rule.fixed(p), p)
+        case _:
+            return RecursiveRejection(rule, p)

@@ -63,6 +63,8 @@ class Laps:
             "other": 0.0,
         }
     )
+    measuring: float = 0.0
+    """The part of ``other`` that measuring distortion took, seconds."""
     start: float = field(init=False)
     last: float = field(init=False)
 
@@ -74,6 +76,12 @@ class Laps:
         now = self.clock.now()
         self.seconds[stage] += now - self.last
         self.last = now
+
+    def measured(self) -> None:
+        """What passed since the last border went into measuring distortion: part of ``other``, and known apart."""
+        before = self.seconds["other"]
+        self.lap("other")
+        self.measuring += self.seconds["other"] - before
 
     @property
     def wall(self) -> float:

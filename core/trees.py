@@ -15,6 +15,7 @@ from torch import Tensor
 from core.distributions import Distributions, draw, one_hot
 from core.randomness import Stream
 from core.records import ROOT
+from core.token_rule import without
 from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
 
 Drawing = Literal["deterministic", "with_replacement", "without_replacement"]
@@ -36,6 +37,9 @@ class Draft:
     drawing: Drawing = "deterministic"
     fault: str | None = None
     """Set when the drafter's logits broke while growing; the run fails with this sentence."""
+    growth: tuple[Tensor, ...] | None = None
+    """The drafter's own untempered probabilities [V] where each node was chosen (siblings share them); kept only for
+    greedy rules with a law of their own."""
 
     def children(self, node: int) -> list[int]:
         """Candidates after ``node`` (ROOT: after the committed prefix), in the order they are tested."""
@@ -52,6 +56,18 @@ class Draft:
     def depth(self, node: int) -> int:
         """Tokens from the root down to ``node``."""
         return len(self.path(node))
+
+    def untempered(self, node: int, vocab: int, device: torch.device) -> Tensor:
+        """The drafter's own probabilities [V] where ``node`` was chosen; one-hot for a drafter that has none."""
+        return one_hot(self.tokens[node], vocab, device) if self.growth is None else self.growth[node]
+
+    def offered(self, node: int, before: Tensor) -> Tensor:
+        """q [V] that ``node`` is tested against; ``before`` is what is left of its siblings' q."""
+        return self.proposal(node, len(before), before.device) if self.drawing == "deterministic" else before
+
+    def left_of(self, q: Tensor, node: int) -> Tensor:
+        """q [V] for the next sibling after ``node``, drawn from q, was rejected."""
+        return without(q, self.tokens[node]) if self.drawing == "without_replacement" else q
 
     def proposal(self, node: int, vocab: int, device: torch.device) -> Tensor:
         """q [V] that ``node`` was drawn from, before any sibling was tried."""
@@ -111,6 +127,7 @@ class ChainGrower:
         self.stream = stream
         self.tokens: list[int] = []
         self.q: list[Tensor] = []
+        self.growth: list[Tensor] = []
         self.fault: str | None = None
 
     @property
@@ -130,6 +147,8 @@ class ChainGrower:
         q = self.distributions.draft(logits[0], self.prefix)
         token = draw(q, self.stream())
         self.q.append(q)
+        if self.distributions.keeps_growth:
+            self.growth.append(self.distributions.growth(logits[0], self.prefix))
         self.tokens.append(token)
         self.prefix.append(token)
 
@@ -143,6 +162,7 @@ class ChainGrower:
             score,
             "with_replacement",
             self.fault,
+            tuple(self.growth) if self.distributions.keeps_growth else None,
         )
         return draft, list(range(len(self.tokens)))
 
@@ -169,6 +189,7 @@ class BeamGrower:
         self.parents: list[int] = []
         self.score: list[float] = []
         self.cumulative: list[float] = []
+        self.growth: list[Tensor] = []
         self.fault: str | None = None
         self._beams = [ROOT] if self.depth else []
         self._step = 0
@@ -201,6 +222,8 @@ class BeamGrower:
                 self.parents.append(beam)
                 self.score.append(score)
                 self.cumulative.append(above * score)
+                if self.distributions.keeps_growth:
+                    self.growth.append(scores)
         return list(range(first, len(self.tokens)))
 
     def _path_tokens(self, node: int) -> list[int]:
@@ -220,6 +243,7 @@ class BeamGrower:
             parents=tuple(place[self.parents[node]] for node in kept),
             score=tuple(self.score[node] for node in kept),
             fault=self.fault,
+            growth=tuple(self.growth[node] for node in kept) if self.distributions.keeps_growth else None,
         )
         return draft, kept
 

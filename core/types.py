@@ -1,26 +1,60 @@
 """What a person can ask for: frozen, validated specifications. No torch here.
 
-One class per choice (shape, drafter, rule), so that only legal combinations exist; ``core/grammar.py`` reads and
-prints their one-line texts, ``core/records.py`` holds what comes out of a run. p is the target, q the draft.
+One class per choice (shape, drafter, rule), so that only legal combinations exist; ``core/rule_specs.py`` holds those
+of the rules. ``core/grammar.py`` reads and prints their one-line texts, ``core/records.py`` holds what comes out of a
+run. p is the target, q the draft.
 """
 
 from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from core.rule_specs import (
+    AdaptiveInterpolation,
+    AllowedSet,
+    Block,
+    CosCD,
+    CosWE,
+    Lenience,
+    Lossless,
+    MinPCeiling,
+    OvershootCeiling,
+    Redraw,
+    RuleSpec,
+    SpecCascade,
+    TargetLawSpec,
+    Truncation,
+    TruncationSpec,
+    Typical,
+)
+from core.spec import Spec
+
+__all__ = [
+    "AdaptiveInterpolation",
+    "AllowedSet",
+    "Block",
+    "CosCD",
+    "CosWE",
+    "Lenience",
+    "Lossless",
+    "MinPCeiling",
+    "OvershootCeiling",
+    "Redraw",
+    "RuleSpec",
+    "SpecCascade",
+    "TargetLawSpec",
+    "Truncation",
+    "TruncationSpec",
+    "Typical",
+]
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this decode greedily: one constant for draft, verifier and page (rules.md §2)."""
 
 MAX_DRAFT_NODES = 256
 """Most candidates one round may draft; a larger verification pass is refused rather than tried."""
-
-
-class Spec(BaseModel):
-    """Base of all specifications: immutable, unknown fields refused, NaN and infinity refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 # -- sampling -------------------------------------------------------------------------------------------------------
@@ -171,36 +205,6 @@ class TreeShape(Spec):
 ShapeSpec = Annotated[NoShape | ChainShape | TreeShape, Field(discriminator="kind")]
 
 
-# -- rules ----------------------------------------------------------------------------------------------------------
-
-Redraw = Literal["target", "target_in_set", "draft_in_set"]
-
-
-class Lossless(Spec):
-    """Accept min(1, p/q), redraw from norm (p−q)₊ (article; paper Eq. 1)."""
-
-    kind: Literal["lossless"] = "lossless"
-
-
-class Lenience(Spec):
-    """Accept min(1, p/(ℓq)), redraw from norm (p−q)₊ with q unscaled (paper Eq. 9)."""
-
-    kind: Literal["lenience"] = "lenience"
-    ell: float = Field(gt=0.0, le=1.0)
-
-
-class SpecCascade(Spec):
-    """Accept 1[p ≥ p_base·max p] (paper Eq. 5, 12); a rejected position is drawn as ``redraw`` says (rules.md)."""
-
-    kind: Literal["spec_cascade"] = "spec_cascade"
-    p_base: float = Field(gt=0.0, le=1.0)
-    redraw: Redraw = "target_in_set"
-    recompute: bool = False
-
-
-RuleSpec = Annotated[Lossless | Lenience | SpecCascade, Field(discriminator="kind")]
-
-
 # -- requests and runs ----------------------------------------------------------------------------------------------
 
 
@@ -218,6 +222,9 @@ class Request(Spec):
     shape: ShapeSpec = NoShape()
     rule: RuleSpec = Lossless()
     seed: int = Field(default=0, ge=0, lt=2**63)
+    measure_distortion: bool = Field(
+        default=True, description="record what the rule emits at each tested position against the reference law"
+    )
 
     @property
     def samples_candidates(self) -> bool:
@@ -236,6 +243,11 @@ class Request(Spec):
             )
         if isinstance(self.drafter, NoDrafter) and not isinstance(self.rule, Lossless):
             raise ValueError("plain decoding verifies nothing, so its rule is lossless")
+        if isinstance(self.rule, Block) and isinstance(self.shape, TreeShape) and self.shape.topk > 1:
+            raise ValueError(
+                f"block verification judges a chain at once, and a tree with topk {self.shape.topk} branches: "
+                "choose a chain such as chain:4 or s5_k1_d6, or another rule"
+            )
         return self
 
 

@@ -7,28 +7,36 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from core.block import block_of, toss
 from core.distributions import draw
+from core.position import RuledPosition, position_of
 from core.randomness import Streams
 from core.records import ROOT, Trial, Verdict
-from core.rules import TokenRule, without
-from core.siblings import siblings
+from core.rules import TokenRule
+from core.token_rule import BlockRule
 from core.trees import Draft
 
 TargetRow = Callable[[int], Tensor]
 """p [V] after a node (ROOT: after the committed prefix). Called only for positions that the walk reaches."""
 
 
-def walk(draft: Draft, target: TargetRow, rule: TokenRule, streams: Streams) -> Verdict:
+def walk(
+    draft: Draft, target: TargetRow, rule: TokenRule, streams: Streams, untempered: TargetRow | None = None
+) -> Verdict:
     """Test candidates from the root down until a position rejects all of its own or has none.
 
     A position that rejects draws the *correction*; a path that ends accepted draws the *bonus*. One coin per test, one
-    redraw per round.
+    redraw per round. ``untempered`` gives the target's untempered row of a greedy request, of which a rule with a law
+    r* of its own takes the argmax (rules.md §2 "Greedy"). Block verification reads every row of the chain.
     """
+    if isinstance(rule, BlockRule) and draft.tokens:
+        return _walk_block(draft, target, rule, streams)
     at = ROOT
     path: list[int] = []
     trials: list[Trial] = []
     while candidates := draft.children(at):
-        accepted, rejected_from = _test(draft, candidates, target(at), rule, streams, trials)
+        position = position_of(draft, at, target(at), rule, untempered)
+        accepted, rejected_from = _test(draft, candidates, position, streams, trials)
         if rejected_from is not None:
             return Verdict(
                 tuple(path),
@@ -49,24 +57,21 @@ def walk(draft: Draft, target: TargetRow, rule: TokenRule, streams: Streams) -> 
 def _test(
     draft: Draft,
     candidates: list[int],
-    p: Tensor,
-    rule: TokenRule,
+    position: RuledPosition,
     streams: Streams,
     trials: list[Trial],
 ) -> tuple[int, Tensor | None]:
     """Test one position's siblings in order, appending to ``trials``: the accepted node, or what to draw from."""
-    position = siblings(rule, p, alone=len(candidates) == 1 and draft.drawing != "deterministic")
-    q = draft.proposal(candidates[0], len(p), p.device)
+    siblings, q = position.siblings(), position.q
     for node in candidates:
-        if draft.drawing == "deterministic":
-            q = draft.proposal(node, len(p), p.device)
+        q = draft.offered(node, q)
         token = draft.tokens[node]
-        accept_prob = position.accept_prob(token, q)
+        accept_prob = float(siblings.accepts(q)[token])
         u = streams.coin()
         trial = Trial(
             node,
             token,
-            float(position.p[token]),
+            float(siblings.p[token]),
             float(q[token]),
             accept_prob,
             u,
@@ -75,8 +80,15 @@ def _test(
         trials.append(trial)
         if trial.accepted:
             return node, None
-        position.reject(token, q)
-        if draft.drawing == "without_replacement":
-            q = without(q, token)
-    trials[-1] = replace(trials[-1], redraw_fallback=position.falls_back(q))
-    return ROOT, position.redraw(q)
+        siblings.reject(token, q)
+        q = draft.left_of(q, node)
+    trials[-1] = replace(trials[-1], redraw_fallback=siblings.falls_back(q))
+    return ROOT, siblings.redraw(q)
+
+
+def _walk_block(draft: Draft, target: TargetRow, rule: TokenRule, streams: Streams) -> Verdict:
+    block = block_of(draft, target)
+    length, trials = toss(block, draft, streams.coin)
+    whole = length == len(draft.tokens)
+    law = rule.bonus(target(length - 1)) if whole else block.residual(length)
+    return Verdict(tuple(range(length)), draw(law, streams.redraw()), "bonus" if whole else "correction", trials)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -11,27 +11,41 @@ from hypothesis import strategies as st
 
 from core.errors import BadInput
 from core.grammar import (
+    RULE_HELP,
+    RULES,
+    format_allowed,
     format_drafter,
     format_rule,
     format_shape,
+    parse_allowed,
     parse_drafter,
     parse_rule,
     parse_shape,
     valid,
 )
 from core.types import (
+    AdaptiveInterpolation,
+    AllowedSet,
+    Block,
     ChainShape,
+    CosCD,
+    CosWE,
     EarlyExitDrafter,
     Lenience,
     Lossless,
+    MinPCeiling,
     NoDrafter,
     NoShape,
+    OvershootCeiling,
     PromptLookupDrafter,
+    Redraw,
     Request,
     Sampling,
     SmallModelDrafter,
     SpecCascade,
     TreeShape,
+    Truncation,
+    Typical,
 )
 
 READ: list[tuple[Callable[[str], Any], str, Any]] = [
@@ -56,6 +70,24 @@ READ: list[tuple[Callable[[str], Any], str, Any]] = [
         "spec_cascade:0.5, redraw = draft_in_set, recompute=true",
         SpecCascade(p_base=0.5, redraw="draft_in_set", recompute=True),
     ),
+    (parse_rule, "block", Block()),
+    (parse_rule, "cos_we:0", CosWE(draft_weight=0.0)),
+    (parse_rule, "cos_cd:0.5", CosCD(mu=0.5)),
+    (parse_rule, "typical:0.3", Typical(epsilon=0.3, delta=None, redraw="target_in_set", hard=True, recompute=False)),
+    (
+        parse_rule,
+        "typical:0.3,delta=0.2,redraw=target,hard=false,recompute=true",
+        Typical(epsilon=0.3, delta=0.2, redraw="target", hard=False, recompute=True),
+    ),
+    (parse_rule, "truncation:top_k=2,redraw=target_in_set", Truncation(top_k=2, redraw="target_in_set")),
+    (
+        parse_rule,
+        "truncation:min_p=0.1, top_p=0.9,epsilon=0.01,eta=0.02,delta=0.1",
+        Truncation(min_p=0.1, top_p=0.9, epsilon=0.01, eta=0.02, delta=0.1),
+    ),
+    (parse_rule, "adaptive_interpolation:0.5", AdaptiveInterpolation(lam=0.5)),
+    (parse_rule, "overshoot_ceiling:1", OvershootCeiling(lam=1.0)),
+    (parse_rule, "min_p_ceiling:0.9,ell=0.95", MinPCeiling(p_base=0.9, ell=0.95)),
 ]
 
 
@@ -93,20 +125,55 @@ def test_every_shape_reads_back_what_it_prints(spec):
 shares = st.floats(0.0, 1.0, exclude_min=True)
 
 
+redraws: st.SearchStrategy[Redraw] = st.sampled_from(get_args(Redraw))
+truncation = {"redraw": redraws, "recompute": st.booleans()}
+
+
+@st.composite
+def allowed_fields(draw: st.DrawFn) -> dict[str, Any]:
+    eta = draw(st.just(0.0) | shares)
+    return {
+        "top_k": draw(st.integers(0, 1_000_000)),
+        "top_p": draw(shares),
+        "min_p": draw(st.just(0.0) | shares),
+        "epsilon": draw(st.floats(0.0, 1.0, exclude_max=True)),
+        "eta": eta,
+        "delta": draw(st.none() | shares) if eta else None,
+    }
+
+
+@st.composite
+def truncations(draw: st.DrawFn) -> Truncation:
+    fields = draw(allowed_fields().filter(lambda fields: not AllowedSet(**fields).everything))
+    return Truncation(**fields, redraw=draw(redraws), recompute=draw(st.booleans()))
+
+
 @given(
     st.one_of(
         st.builds(Lossless),
+        st.builds(Block),
         st.builds(Lenience, ell=shares),
-        st.builds(
-            SpecCascade,
-            p_base=shares,
-            redraw=st.sampled_from(["target", "target_in_set", "draft_in_set"]),
-            recompute=st.booleans(),
-        ),
+        st.builds(CosWE, draft_weight=st.floats(0.0, 1.0)),
+        st.builds(CosCD, mu=st.floats(0.0, 100.0)),
+        st.builds(SpecCascade, p_base=shares, **truncation),
+        st.builds(Typical, epsilon=shares, delta=st.none() | shares, hard=st.booleans(), **truncation),
+        truncations(),
+        st.builds(AdaptiveInterpolation, lam=shares),
+        st.builds(OvershootCeiling, lam=shares),
+        st.builds(MinPCeiling, p_base=shares, ell=shares),
     )
 )
 def test_every_rule_reads_back_what_it_prints(spec):
     assert parse_rule(format_rule(spec)) == spec
+
+
+@given(allowed_fields())
+def test_every_allowed_set_reads_back_what_it_prints(fields):
+    assert parse_allowed(format_allowed(AllowedSet(**fields))) == AllowedSet(**fields)
+
+
+def test_the_help_names_every_rule():
+    assert [name for name in RULES if name not in RULE_HELP] == []
 
 
 @pytest.mark.parametrize(
@@ -169,6 +236,23 @@ def test_every_rule_reads_back_what_it_prints(spec):
         (parse_rule, "spec_cascade:0.5,p_base=0.7", "'p_base=0.7' in 'spec_cascade:0.5,p_base=0.7' is no option"),
         (parse_rule, "spec_cascade:0.5,make=x", "'make=x' in 'spec_cascade:0.5,make=x' is no option"),
         (parse_rule, "spec_cascade:0.5,kind=spec_cascade", "'kind=spec_cascade' in"),
+        (parse_rule, "block:4", "'block:4' is no rule"),
+        (parse_rule, "cos_we:1.1", "draft_weight is 1.1: input should be less than or equal to 1."),
+        (parse_rule, "cos_cd:-0.1", "mu is -0.1: input should be greater than or equal to 0."),
+        (parse_rule, "cos_cd:inf", "mu is inf: input should be a finite number."),
+        (parse_rule, "typical", "'typical' is no rule"),
+        (parse_rule, "typical:0", "epsilon is 0.0: input should be greater than 0."),
+        (parse_rule, "typical:0.3,delta=0", "delta is '0': input should be greater than 0."),
+        (parse_rule, "typical:0.3,hard=perhaps", "hard is 'perhaps': input should be a valid boolean"),
+        (parse_rule, "truncation", "'truncation' is no rule"),
+        (parse_rule, "truncation:", "'' in 'truncation:' is not a key=value option"),
+        (parse_rule, "truncation:redraw=target", "a truncation rule needs an allowed set: give top_k"),
+        (parse_rule, "truncation:delta=0.1", "delta=0.1 belongs to η-sampling: give eta as well."),
+        (parse_rule, "truncation:top_k=2.5", "top_k is '2.5': input should be a valid integer"),
+        (parse_rule, "truncation:top_k=-1", "top_k is '-1': input should be greater than or equal to 0."),
+        (parse_rule, "overshoot_ceiling:0", "lam is 0.0: input should be greater than 0."),
+        (parse_rule, "min_p_ceiling:0.5", "ell is missing."),
+        (parse_rule, "min_p_ceiling:0.5,lam=1", "'lam=1' in 'min_p_ceiling:0.5,lam=1' is no option: ell is."),
     ],
     ids=lambda value: repr(value) if isinstance(value, str) and len(value) < 45 else "",
 )
@@ -194,7 +278,8 @@ def test_any_text_is_either_read_or_refused_in_one_sentence(parse, text):
 
 
 WORDS = (
-    "none chain s3_k2_d6 lenience spec_cascade prompt_lookup early_exit : , = 0.5 -1 redraw target kind make p_base "
+    "none chain s3_k2_d6 lenience spec_cascade typical truncation block min_p_ceiling prompt_lookup early_exit : , = "
+    "0.5 -1 redraw target kind make p_base top_k delta ell hard "
     "recompute true 1e400 nan _ 999999999999999999999999"
 )
 mixtures = st.lists(st.sampled_from(WORDS.split(" ")), max_size=8).map("".join)

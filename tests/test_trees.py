@@ -27,6 +27,8 @@ Rows = Callable[[Path], Sequence[float]]
 class Untouched:
     """Distributions of a drafter whose logits already are probabilities; remembers the prefixes it was given."""
 
+    keeps_growth = False
+
     def __init__(self) -> None:
         self.prefixes: list[list[int]] = []
 

@@ -123,6 +123,19 @@ def _card(name: str, value: str, more: str, far: bool) -> str:
     )
 
 
+def value_cards(shown: Sequence[tuple[str, str, str]]) -> str:
+    """Cards of (label, value, definition) that belong to no run."""
+    items = []
+    for place, (label, value, definition) in enumerate(shown):
+        tip = escape(f"{label}: {definition}", quote=True)
+        side = " sl-far" if place % 4 >= 2 else ""
+        items.append(
+            f'<div class="sl-card sl-tip{side}" tabindex="0" aria-label="{tip}">'
+            f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>"
+        )
+    return f'<dl class="sl-cards">{"".join(items)}</dl>'
+
+
 def settings(spec: RunSpec) -> list[tuple[str, str]]:
     """What the run was asked, in the words of form and command line."""
     r = spec.request

@@ -14,7 +14,7 @@ LOGO = (
 )
 """The mark: a root, an accepted branch, a rejected one. The name beside it is text, in the theme's ink."""
 
-_SHEETS = ("style.css", "compare.css", "models.css", "inspector.css", "race.css", "history.css")
+_SHEETS = ("style.css", "compare.css", "models.css", "inspector.css", "race.css", "history.css", "rules.css")
 _RULES = "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _SHEETS)
 
 

@@ -16,7 +16,7 @@ from tests.pages import fakes
 REPO = Path(__file__).resolve().parents[2]
 FRAME = """
 import streamlit as st
-NAMES = ("live", "compare", "history", "models")
+NAMES = ("live", "compare", "history", "rules", "models")
 st.navigation([st.Page(f"pages/{{name}}.py", default=name == "{first}") for name in NAMES]).run()
 """
 """As app.py, but opening at the page under test."""

@@ -1,0 +1,41 @@
+"""Rule lab: set p and q, and see what every verification rule really emits; the seeds' figures and examples, live."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.errors import SpecLensError
+from pages.ui import lab_all, lab_article, lab_drawn, lab_input, lab_one, lab_paper, parts
+from pages.ui import services as root
+
+TABS = {
+    "all": ("All rules", lab_all.draw),
+    "one": ("One rule", lab_one.draw),
+    "drawn": ("By drawing", lab_drawn.draw),
+    "paper": ("Paper's figures", lab_paper.draw),
+    "article": ("Article's examples", lab_article.draw),
+}
+TAB = "lab_tab"
+
+
+def page() -> None:
+    """The vocabulary, then one tab at a time."""
+    pair = lab_input.draw(root.services())
+    if pair is None:
+        return
+    labels = [label for label, _ in TABS.values()]
+    first = TABS.get(st.query_params.get("tab", ""), TABS["all"])[0]
+    opened = st.tabs(labels, default=first, key=TAB, on_change="rerun")
+    for (name, (_, draw)), tab in zip(TABS.items(), opened, strict=True):
+        if not tab.open:
+            continue
+        if st.query_params.get("tab") != name:
+            st.query_params["tab"] = name
+        with tab:
+            try:
+                draw(pair)
+            except SpecLensError as error:
+                st.html(parts.note("bad", str(error)))
+
+
+page()
