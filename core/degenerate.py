@@ -58,7 +58,7 @@ def _parameters(request: Request) -> str | None:
         case CosWE(draft_weight=1.0):
             return "cos_we:1.0 accepts every candidate: inside a draft the output is the draft's, unverified."
         case AdaptiveInterpolation() | OvershootCeiling():
-            return f"The formula of {request.rule.kind} as the paper prints it doesn't sum to one; it is renormalised here."
+            return f"The paper's formula of {request.rule.kind} doesn't sum to one; it is renormalised here."
         case _:
             return None
 
@@ -69,8 +69,8 @@ def _one_hot(request: Request) -> str | None:
     match request.rule:
         case CosCD():
             return (
-                f"These candidates are not sampled, so q is one-hot: p/q^μ leaves the first candidate alone, and {name} "
-                "accepts it wherever the target gives it any probability."
+                f"These candidates are not sampled, so q is one-hot: p/q^μ leaves the first candidate alone, and "
+                f"{name} accepts it wherever the target gives it any probability."
             )
         case CosWE(draft_weight=weight):
             return (

@@ -50,7 +50,8 @@ class Trial:
     u: float
     accepted: bool
     redraw_fallback: bool = False
-    """The rule's ``draft_in_set`` redraw found no draft mass on A and drew from the target's instead (rules.md §1)."""
+    """The rule's ``draft_in_set`` redraw found no draft mass on A, or ``cos_cd``'s p/q^μ left nothing, and the target's
+    distribution stood in (rules.md §1)."""
 
 
 @dataclass(frozen=True, slots=True)
