@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core import degenerate
 from core.errors import BadInput
-from core.types import ChainShape, EarlyExitDrafter, Lenience, PromptLookupDrafter, SpecCascade, TreeShape
+from core.types import ChainShape, EarlyExitDrafter, PromptLookupDrafter, RunSpec, TreeShape
 from pages.ui import form_values as fv
-from pages.ui import parts, trees
-from pages.ui.fields import choice, key, number, pair_of, whole
+from pages.ui import parts, rule_form, trees
+from pages.ui.fields import choice, key, pair_of, whole
 
 EARLY_EXIT = (
     "An exit that was not trained shows the mechanism, not a speed-up: the first layers seldom agree with the "
@@ -19,8 +20,8 @@ LOSSY = (
 )
 
 
-def part(prefix: str) -> None:
-    """The fields, under keys that begin with ``prefix``."""
+def part(prefix: str, asked: RunSpec | str | None) -> None:
+    """The fields, under keys that begin with ``prefix``; ``asked`` is the run that they ask for now, if it can be."""
     drafter = st.selectbox("Drafter", list(fv.DRAFTERS), format_func=fv.DRAFTERS.__getitem__, **key(prefix, "drafter"))
     if drafter == "prompt_lookup":
         pair_of(
@@ -38,7 +39,7 @@ def part(prefix: str) -> None:
         st.html(parts.note("warn", EARLY_EXIT))
     if drafter != "none":
         _shape(prefix)
-        _rule(prefix)
+        _rule(prefix, asked)
 
 
 def _shape(prefix: str) -> None:
@@ -62,19 +63,8 @@ def _shape(prefix: str) -> None:
     st.caption(trees.summary(made))
 
 
-def _rule(prefix: str) -> None:
-    rule = choice("Rule", fv.RULES, prefix, "rule")
-    if rule == "lenience":
-        number("Lenience ℓ", Lenience, "ell", 0.05, prefix, help="Accept min(1, p/(ℓq)); 1 is lossless.")
-    elif rule == "spec_cascade":
-        number("Base p", SpecCascade, "p_base", 0.05, prefix, help="A candidate passes when p ≥ base · max p.")
-        st.selectbox(
-            "Redraw from",
-            list(fv.REDRAWS),
-            format_func=fv.REDRAWS.__getitem__,
-            help="What a rejected position is drawn from. Paper and code disagree, so it is a choice.",
-            **key(prefix, "redraw"),
-        )
-        st.toggle("Recompute the set after a rejection", **key(prefix, "recompute"))
-    if rule != "lossless":
+def _rule(prefix: str, asked: RunSpec | str | None) -> None:
+    if rule_form.part(prefix) not in ("lossless", "block"):
         st.html(parts.note("warn", LOSSY))
+    for sentence in degenerate.notices(asked.request) if isinstance(asked, RunSpec) else ():
+        st.html(parts.note("info", sentence))

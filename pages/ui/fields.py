@@ -32,16 +32,29 @@ def pair_of(left: Callable[[], Any], right: Callable[[], Any]) -> None:
         right()
 
 
-def whole(label: str, spec: type[Spec], field: str, prefix: str, help: str | None = None) -> None:
-    """A whole number within the specification's limits."""
+def whole(
+    label: str, spec: type[Spec], field: str, prefix: str, help: str | None = None, name: str | None = None
+) -> None:
+    """A whole number within the specification's limits; ``name``: the form's, where it is not the field's."""
     low, high = fv.bounds(spec, field)
-    st.number_input(label, min_value=_int(low), max_value=_int(high), step=1, help=help, **key(prefix, field))
+    limits = {"min_value": _int(low), "max_value": _int(high)}
+    st.number_input(label, **limits, step=1, help=help, **key(prefix, name or field))
 
 
-def number(label: str, spec: type[Spec], field: str, step: float, prefix: str, help: str | None = None) -> None:
-    """A number within the specification's limits."""
-    low, high = fv.bounds(spec, field)
-    st.number_input(label, min_value=low, max_value=high, step=step, format="%g", help=help, **key(prefix, field))
+def number(
+    label: str,
+    spec: type[Spec],
+    field: str,
+    step: float,
+    prefix: str,
+    help: str | None = None,
+    name: str | None = None,
+    low: float | None = None,
+) -> None:
+    """A number within the specification's limits; ``low`` widens them for a value that stands for something else."""
+    lowest, high = fv.bounds(spec, field)
+    limits = {"min_value": lowest if low is None else low, "max_value": high}
+    st.number_input(label, **limits, step=step, format="%g", help=help, **key(prefix, name or field))
 
 
 def _int(value: float | None) -> int | None:

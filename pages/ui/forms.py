@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from core.errors import BadInput
+from core.grammar import ALLOWED_HELP
 from core.presets import PairStatus
 from core.types import (
     RunSpec,
@@ -68,8 +69,9 @@ def prompt_part(pairs: Sequence[PairStatus]) -> None:
 
 def settings_part() -> None:
     """Everything below the prompt: drafter, shape, rule, sampling, limits."""
-    candidate_form.part(KEY)
-    race_form.part(read())
+    asked = read()
+    candidate_form.part(KEY, asked)
+    race_form.part(asked)
     _sampling()
     _limits()
 
@@ -111,8 +113,11 @@ def _sampling() -> None:
         whole("Fewest new tokens", Sampling, "min_new_tokens", KEY)
         st.toggle(
             "Truncate the draft as well",
-            help="Min-p, η and ε shape the target alone unless this is on.",
+            help="Min-p, η, ε and further sets shape the target alone unless this is on.",
             **key(KEY, "truncate_draft"),
+        )
+        st.text_input(
+            "Further allowed sets", help=f"Of the target, after all others: {ALLOWED_HELP}.", **key(KEY, "allowed")
         )
 
 
@@ -122,7 +127,7 @@ def _limits() -> None:
         # text, since a number field of the browser ends at 2**53
         lambda: st.text_input("Seed", help="A whole number; the same seed gives the same tokens.", **key(KEY, "seed")),
     )
-    with st.expander("Stops and precision"):
+    with st.expander("Stops, precision, measuring"):
         st.text_area(
             "Stop strings",
             height=80,
@@ -132,6 +137,12 @@ def _limits() -> None:
         pair_of(
             lambda: st.selectbox("Precision", ["auto", "float32", "bfloat16", "float16"], **key(KEY, "precision")),
             lambda: st.selectbox("Device", ["auto", "cpu", "cuda"], **key(KEY, "device")),
+        )
+        st.toggle(
+            "Measure distortion",
+            help="At every tested position, what the rule emits against the law it is judged by. Costs a little time, "
+            "which is shown.",
+            **key(KEY, "measure_distortion"),
         )
 
 

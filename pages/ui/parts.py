@@ -9,10 +9,10 @@ from typing import Literal
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from core.grammar import format_drafter, format_rule, format_shape
+from core.grammar import format_drafter, format_rule, format_shape, sampling_parts
 from core.metrics import GLOSSARY
 from core.records import Summary
-from core.types import RunSpec, Sampling
+from core.types import RunSpec
 from pages.ui import numbers, palette
 from pages.ui.runs import Shown
 
@@ -139,8 +139,7 @@ def value_cards(shown: Sequence[tuple[str, str, str]]) -> str:
 def settings(spec: RunSpec) -> list[tuple[str, str]]:
     """What the run was asked, in the words of form and command line."""
     r = spec.request
-    sampling = r.sampling.model_dump()
-    odd = [f"{name} {value}" for name, value in sampling.items() if name != "temperature" and value != _SAMPLING[name]]
+    odd = [f"{name} {value}" for name, value in sampling_parts(r.sampling).items()]
     warmth = "greedy" if r.sampling.greedy else f"temperature {r.sampling.temperature:g}"
     rows = [
         ("Pair", f"{spec.pair.name} · {spec.pair.precision}"),
@@ -161,6 +160,3 @@ def pairs_list(rows: Sequence[tuple[str, str]]) -> str:
     """Names and values side by side."""
     items = "".join(f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in rows)
     return f'<dl class="sl-dl">{items}</dl>'
-
-
-_SAMPLING = Sampling().model_dump()

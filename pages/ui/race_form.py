@@ -12,7 +12,7 @@ from core.counterparts import Counterpart, counterparts
 from core.errors import BadInput
 from core.matching import reference_sampling
 from core.types import Request, RunSpec
-from pages.ui import candidate_form
+from pages.ui import candidate_form, rule_values
 from pages.ui import form_values as fv
 from pages.ui.compare_counterparts import label
 from pages.ui.fields import key
@@ -22,8 +22,7 @@ ON = "race_on"
 SAME_LAW = "same_law"
 REASON = "race_reason"
 NAMES = (
-    "drafter", "min_ngram", "max_ngram", "layers", "shape", "gamma", "steps", "topk", "nodes",
-    "rule", "ell", "p_base", "redraw", "recompute",
+    "drafter", "min_ngram", "max_ngram", "layers", "shape", "gamma", "steps", "topk", "nodes", *rule_values.DEFAULTS,
 )  # fmt: skip
 """Fields that the second configuration has of its own."""
 HELP = (
@@ -65,7 +64,7 @@ def part(first: RunSpec | str) -> None:
         st.html('<h3 class="sl-h">Second configuration</h3>')
         if isinstance(first, RunSpec):
             _counterparts(first)
-        candidate_form.part(KEY)
+        candidate_form.part(KEY, read(first) if isinstance(first, RunSpec) else None)
         if isinstance(first, RunSpec) and reference_sampling(first.request) != first.request.sampling:
             st.toggle("Under the same allowed set", help=SAME_LAW_HELP, **key(KEY, SAME_LAW))
 
