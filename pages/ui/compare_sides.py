@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from html import escape
 
@@ -117,7 +117,12 @@ def sides(services: Services, runs: Sequence[Shown]) -> list[Side]:
     """The runs with their marks and names, in order."""
     labels = services.runs.labels([run.run_id for run in runs]) if services.runs and runs else {}
     names = [labels[run.run_id].name or "" if run.run_id in labels else "" for run in runs]
-    return [Side(mark, run, name) for mark, run, name in zip(MARKS, runs, names, strict=False)]
+    return [replace(side, given=name) for side, name in zip(unnamed(runs), names, strict=True)]
+
+
+def unnamed(runs: Sequence[Shown]) -> list[Side]:
+    """The runs with their marks alone, in order: what goes on is drawn without asking the store."""
+    return [Side(mark, run) for mark, run in zip(MARKS, runs, strict=False)]
 
 
 def letters(of: Sequence[Side]) -> str:

@@ -41,7 +41,7 @@ NOT_A_RACE = (
 
 def draw(app: Services, one: Shown, two: Shown) -> None:
     """The whole race."""
-    sides = compare_sides.sides([one, two])
+    sides = compare_sides.unnamed([one, two])
     emitted = [compare_sides.bursts(app, side.run) if side.run.total else () for side in sides]
     lanes = [Lane(side.run.status, bursts) for side, bursts in zip(sides, emitted, strict=True)]
     words = race_words.sentence(standing(lanes[0], lanes[1]), lanes[0], lanes[1])

@@ -157,7 +157,7 @@ def test_plain_is_raced_with_one_click(open_page: Open) -> None:
 def test_the_lossless_baseline_of_a_truncating_rule_races_under_the_same_allowed_set(open_page: Open) -> None:
     jobs = FakeJobs()
     at = open_page("live", fake_services(jobs, NoRuns()))
-    at.get("button_group")[1].set_value("spec_cascade").run()  # type: ignore[attr-defined]
+    at.selectbox(key="live_rule").set_value("spec_cascade").run()
     at.number_input(key="live_temperature").set_value(1.0).run()
     at.toggle(key="race_on").set_value(True).run()
     clean(at.button(key="race_lossless_counterpart").click().run())
