@@ -1,11 +1,12 @@
-"""Live: ask for a run, watch its rounds stream, stop it. form → ``jobs.submit`` → draw."""
+"""Live: ask for a run or a race, watch the rounds stream, pause, step, stop. form → ``jobs.submit_together`` → draw."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from core.errors import SpecLensError
-from pages.ui import forms, parts, run_view
+from core.types import RunSpec
+from pages.ui import controls, forms, parts, race_form, race_view, run_view
 from pages.ui.form_values import values_of
 from pages.ui.runs import Shown, find, valid_id
 from pages.ui.services import Services, services
@@ -13,7 +14,8 @@ from pages.ui.services import Services, services
 TICK_S = 0.5
 """How often the page draws while something runs. The run itself does not depend on anyone looking."""
 
-LAST = "live_run"
+LAST, RIVAL = "live_run", "live_rival"
+START_PAUSED = "start_paused"
 
 
 def page() -> None:
@@ -22,16 +24,20 @@ def page() -> None:
     trouble(app)
     before = st.session_state.get(LAST)
     run = chosen(app)
+    rival = None if run is None else racing(app, run)
     if run is None:
         forms.fill({})
+        race_form.fill(None, None, over=False)
     else:  # another run than the one of a moment ago, by link or reload: its settings are what the form should show
+        show(run.run_id, rival.run_id if rival else None)
         forms.fill(values_of(run.spec), over=run.run_id != before)
+        race_form.fill(run.spec, rival.spec if rival else None, over=run.run_id != before)
     with st.container(key="live_columns"):
         left, right = st.columns([1, 2.4], gap="medium", wrap=False)
     with left, st.container(key="form"):
-        form(app, run)
+        form(app)
     with right:
-        watched(app, run)
+        watched(app, run, rival)
 
 
 def trouble(app: Services) -> None:
@@ -44,15 +50,36 @@ def trouble(app: Services) -> None:
 def chosen(app: Services) -> Shown | None:
     """The run to show: the link's, else the one shown last, else the newest active one of this app."""
     asked = st.query_params.get("run")
-    active = [view.run_id for view in app.jobs.active()]
-    for run_id in (valid_id(asked), st.session_state.get(LAST), *reversed(active)):
+    for run_id in (valid_id(asked), st.session_state.get(LAST), newest(app)):
         run = found(app, run_id) if run_id else None
         if run is not None:
-            show(run.run_id)
             return run
     if asked is not None:
         st.html(parts.note("warn", parts.UNKNOWN_RUN))
     return None
+
+
+def newest(app: Services) -> str | None:
+    """The active run that was submitted last; the first lane if it races (lanes are submitted at one instant)."""
+    active = app.jobs.active()
+    return next((view.run_id for view in active if view.submitted_at == active[-1].submitted_at), None)
+
+
+def racing(app: Services, run: Shown) -> Shown | None:
+    """The run that races with ``run``: the link's, else that of a moment ago, else the one submitted with it."""
+    asked = st.query_params.get("race")
+    if asked is not None:
+        rival_id = valid_id(asked)
+        rival = found(app, rival_id) if rival_id and rival_id != run.run_id else None
+        if rival is None:
+            st.html(parts.note("warn", parts.UNKNOWN_RUN, "The second lane is missing."))
+        return rival
+    if st.query_params.get("run") is not None:
+        return None  # a link to one run, or one that was just begun alone
+    last = st.session_state.get(RIVAL) if st.session_state.get(LAST) == run.run_id else None
+    together = (v.run_id for v in app.jobs.active() if v.submitted_at == run.submitted_at and v.run_id != run.run_id)
+    rival_id = last or next(together, None)
+    return found(app, rival_id) if rival_id else None
 
 
 def found(app: Services, run_id: str) -> Shown | None:
@@ -64,59 +91,79 @@ def found(app: Services, run_id: str) -> Shown | None:
         return None
 
 
-def show(run_id: str) -> None:
-    """Make this the run of this page, here and in the address."""
-    st.session_state[LAST] = run_id
+def show(run_id: str, rival_id: str | None) -> None:
+    """Make this the run, or the race, of this page, here and in the address."""
+    st.session_state[LAST], st.session_state[RIVAL] = run_id, rival_id
     if st.query_params.get("run") != run_id:
         st.query_params["run"] = run_id
+    if rival_id is not None and st.query_params.get("race") != rival_id:
+        st.query_params["race"] = rival_id
+    elif rival_id is None and "race" in st.query_params:
+        del st.query_params["race"]
 
 
-def form(app: Services, run: Shown | None) -> None:
-    """Prompt, Run and Stop, settings."""
+def form(app: Services) -> None:
+    """Prompt, Run, settings."""
     forms.prompt_part(app.pairs())
-    actions = st.container(horizontal=True, key="actions")
+    actions = st.container(horizontal=True, vertical_alignment="center", key="actions")
     said = st.empty()
     forms.settings_part()
-    asked = forms.read()
+    asked = forms.read_all()
     with actions:
         start = st.button(
-            "Run",
+            "Run" if isinstance(asked, str) or len(asked) == 1 else "Race",
             type="primary",
             icon=":material/play_arrow:",
             disabled=isinstance(asked, str),
             shortcut="Ctrl+Enter",
             key="run",
         )
-        stop = st.button("Stop", icon=":material/stop:", disabled=run is None or not run.active, key="stop")
+        paused = st.toggle(
+            "Start paused",
+            help="Stand before the first round, then go on step by step or with Resume.",
+            key=START_PAUSED,
+            persist_state="session",
+        )
     if isinstance(asked, str):
         said.html(parts.note("bad", asked))
     elif start:
         try:
-            show(app.jobs.submit(asked))
+            begin(app, asked, paused)
         except SpecLensError as error:
             said.html(parts.note("bad", str(error)))
         else:
             st.rerun()
-    if stop and run is not None:
-        app.jobs.cancel(run.run_id)
-        st.rerun()
 
 
-def watched(app: Services, run: Shown | None) -> None:
-    """The run, drawn again and again while it is active."""
+def begin(app: Services, asked: list[RunSpec], paused: bool) -> None:
+    """Submit what the form asks for and show it. Raises what ``submit_together`` raises."""
+    run_id, *rest = app.jobs.submit_together(asked, paused=paused)
+    st.session_state[LAST], st.session_state[RIVAL] = run_id, next(iter(rest), None)
+    show(run_id, next(iter(rest), None))
+
+
+def watched(app: Services, run: Shown | None, rival: Shown | None) -> None:
+    """What is shown, drawn again and again while any of it is active."""
     if run is None:
+        controls.bar(app, [])
         st.html(parts.empty("No run yet", "Press Run to decode the prompt and watch how each candidate fares."))
         return
-    st.fragment(_drawn, run_every=TICK_S if run.active else None)(run.run_id, run.active)
+    ids = [run.run_id] + ([rival.run_id] if rival else [])
+    active = run.active or (rival is not None and rival.active)
+    st.fragment(_drawn, run_every=TICK_S if active else None)(ids, active)
 
 
-def _drawn(run_id: str, ticking: bool) -> None:
+def _drawn(run_ids: list[str], ticking: bool) -> None:
     app = services()
-    run = found(app, run_id)
-    if run is None:
+    lanes = [run for run_id in run_ids if (run := found(app, run_id)) is not None]
+    if not lanes:
         return
-    run_view.draw(app, run)
-    if ticking and not run.active:
+    controls.bar(app, lanes)
+    if len(lanes) == 2:
+        race_view.draw(app, lanes[0], lanes[1])
+    else:
+        run_view.draw(app, lanes[0])
+    if ticking and not any(run.active for run in lanes):
         st.rerun(scope="app")  # draws once more, without the ticking
 
 

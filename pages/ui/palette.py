@@ -111,6 +111,9 @@ STATUSES: dict[str, State] = {
     )
 }
 
+PAUSED = State("paused", "‖", YELLOW, "paused", "stands after its last round; the device is free for others")
+"""A running run that was paused: no status of its own in the store."""
+
 PAIRS: dict[str, State] = {
     state.name: state
     for state in (

@@ -39,14 +39,15 @@ def headline(key: str) -> DeltaGenerator:
 
 
 def badge(status: str) -> str:
-    """A run's status as colour, mark and word."""
-    look = palette.STATUSES[status]
+    """A run's status, or ``paused``, as colour, mark and word."""
+    look = palette.PAUSED if status == palette.PAUSED.name else palette.STATUSES[status]
     return f'<span class="sl-badge sl-is-{look.name}" title="{escape(look.meaning, quote=True)}">{look.label}</span>'
 
 
 def status_line(run: Shown) -> str:
     """Status, where it stands, and how long it took."""
     bits: list[str] = []
+    status = palette.PAUSED.name if run.standing else run.status
     limit = run.spec.request.stops.max_new_tokens
     if run.status == "queued":
         bits.append("next in the queue" if run.position <= 1 else f"number {run.position} in the queue")
@@ -60,6 +61,8 @@ def status_line(run: Shown) -> str:
             bits.append(run.message)
         if not run.active:
             bits.append(f"stop: {run.summary.stop_reason.replace('_', ' ')}")
+    if run.paused and not run.standing:
+        bits.append("will stand before its first round")
     if run.started_at is not None:
         bits.append(f"{numbers.elapsed(run.started_at, run.ended_at)}{' elapsed' if run.active else ''}")
     share = run.progress
@@ -70,7 +73,7 @@ def status_line(run: Shown) -> str:
         done = f'<i style="width:{share:.0%}"></i>'
         bar = f'<div class="sl-bar" role="progressbar" aria-label="Done" aria-valuenow="{100 * share:.0f}">{done}</div>'
     line = "".join(f"<span>{escape(bit)}</span>" for bit in bits)
-    return f'<div class="sl-status" data-status="{run.status}">{badge(run.status)}{line}</div>{bar}'
+    return f'<div class="sl-status" data-status="{status}">{badge(status)}{line}</div>{bar}'
 
 
 def cards(run: Shown, summary: Summary, speed_up: float | None) -> str:

@@ -8,7 +8,7 @@ import streamlit as st
 
 from core.records import Round
 from pages.ui import charts, compare_counterparts, inspector, notices, numbers, parts, speed_up, tokens, trees
-from pages.ui.forms import EARLY_EXIT, LOSSY
+from pages.ui.candidate_form import EARLY_EXIT, LOSSY
 from pages.ui.runs import Shown, rounds
 from pages.ui.services import Services
 
@@ -30,8 +30,8 @@ def draw(services: Services, run: Shown) -> None:
     head(run)
     if run.summary is None:
         return
-    shown = _window(services, run)
-    _text(services, run, shown)
+    shown = window(services, run)
+    text(services, run, shown)
     numbers_part(services, run)
     compare_counterparts.section(services, run)
     _notices(run)
@@ -77,7 +77,7 @@ def _ended_without_rounds(run: Shown) -> None:
         st.html(parts.empty("Interrupted before the first round", "The app ended while this run waited. Run it again."))
 
 
-def _window(services: Services, run: Shown) -> Sequence[Round]:
+def window(services: Services, run: Shown) -> Sequence[Round]:
     """The rounds to draw: the tail of an active run, else the page that is chosen."""
     if run.active:
         first = max(0, run.total - WINDOW)
@@ -92,7 +92,7 @@ def _page_key(run: Shown) -> str:
     return f"page_{run.run_id}"
 
 
-def _text(services: Services, run: Shown, shown: Sequence[Round]) -> None:
+def text(services: Services, run: Shown, shown: Sequence[Round]) -> None:
     """The output, each token with its origin, and the whole of it to copy."""
     whole = run.total <= TEXT_ROUNDS
     start = max(0, run.total - TEXT_ROUNDS) if run.active else 0
@@ -127,11 +127,20 @@ def _notices(run: Shown) -> None:
         notices.folded()
 
 
-def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False, inspect: bool = True) -> None:
-    """These rounds of the run, neighbours in order, row by row. Any stretch of them: a replay shows those so far.
+def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False) -> None:
+    """These rounds of the run, neighbours in order, row by row, and the inspector below. Any stretch of them: a replay
+    shows those so far.
 
-    ``pages``: offer the run's other pages of :data:`WINDOW` rounds. ``inspect``: with the inspector below.
+    ``pages``: offer the run's other pages of :data:`WINDOW` rounds.
     """
+    rows = st.container(key=f"rounds_{run.run_id}")
+    inspected = inspector.section(run, shown)
+    with rows:
+        listing(run, shown, pages=pages, numbered=inspected)
+
+
+def listing(run: Shown, shown: Sequence[Round], *, pages: bool = False, numbered: bool = False) -> None:
+    """The rows alone. ``numbered``: a round's number chooses it in the run's inspector, which is open."""
     if not shown:
         return
     title = f"Rounds {shown[0].index}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
@@ -144,8 +153,6 @@ def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False, insp
         states.insert(3, "cut")
     st.html(tokens.legend(states))
     height = TAIL_HEIGHT if run.active or len(shown) > FEW else "content"
-    listing = st.container(height=height, border=False, autoscroll=run.active, key=f"roundlist_{run.run_id}")
-    inspected = inspect and inspector.section(run, shown)
-    with listing:
+    with st.container(height=height, border=False, autoscroll=run.active, key=f"roundlist_{run.run_id}"):
         for block in trees.blocks(shown):
-            st.html(trees.rows(block, run.plain, run.run_id if inspected else ""))
+            st.html(trees.rows(block, run.plain, run.run_id if numbered else ""))

@@ -47,6 +47,11 @@ class Shown:
         return self.status not in TERMINAL
 
     @property
+    def standing(self) -> bool:
+        """Paused with its prompt in the cache: the device is free."""
+        return self.paused and self.status == "running" and self.summary is not None
+
+    @property
     def plain(self) -> bool:
         """Plain decoding: nothing is drafted."""
         return isinstance(self.spec.request.drafter, NoDrafter)

@@ -14,7 +14,7 @@ LOGO = (
 )
 """The mark: a root, an accepted branch, a rejected one. The name beside it is text, in the theme's ink."""
 
-_SHEETS = ("style.css", "compare.css", "models.css", "inspector.css", "history.css")
+_SHEETS = ("style.css", "compare.css", "models.css", "inspector.css", "history.css", "race.css")
 _RULES = "\n".join(Path(__file__).with_name(name).read_text(encoding="utf-8") for name in _SHEETS)
 
 
@@ -31,6 +31,7 @@ def sheet() -> str:
     colours |= {name: getattr(palette, name.upper()) for name in ("green", "blue", "orange", "vermillion")}
     root = "".join(f"--sl-{name}: {colour}; " for name, colour in colours.items())
     looks = {**palette.STATES, **{f"is-{name}": state for name, state in palette.STATUSES.items()}}
+    looks |= {"is-paused": palette.PAUSED}
     looks |= {f"pair-{name}": state for name, state in palette.PAIRS.items()}
     states = "".join(
         f'.sl-{name} {{ --edge: {look.colour}; --mark: "{look.mark}"; '

@@ -34,12 +34,15 @@ PAIRS = (
 
 @dataclass
 class FakeJobs:
-    """Runs as the test lays them out; ``submitted`` and ``cancelled`` record what a page asked for."""
+    """Runs as the test lays them out; ``submitted``, ``races`` and ``steered`` record what a page asked for."""
 
     views: dict[str, JobView] = field(default_factory=dict)
     kept: dict[str, list[Round]] = field(default_factory=dict)
     submitted: list[RunSpec] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
+    races: list[tuple[list[str], bool]] = field(default_factory=list)
+    """Ids that were submitted together, one alone included, and whether paused."""
+    steered: list[tuple[str, str]] = field(default_factory=list)
     held: tuple[PairSpec, ...] = ()
     load_view: JobView | None = None
     loads: list[PairSpec] = field(default_factory=list)
@@ -50,11 +53,17 @@ class FakeJobs:
         self.kept[view.run_id] = list(rounds)
         return view
 
-    def submit(self, spec: RunSpec) -> str:
-        self.submitted.append(spec)
-        run_id = f"{len(self.submitted):026d}"
-        self.put(queued(run_id, spec))
-        return run_id
+    def submit(self, spec: RunSpec, *, paused: bool = False) -> str:
+        return self.submit_together([spec], paused=paused)[0]
+
+    def submit_together(self, specs: Sequence[RunSpec], *, paused: bool = False) -> list[str]:
+        run_ids = []
+        for spec in specs:
+            self.submitted.append(spec)
+            run_ids.append(f"{len(self.submitted):026d}")
+            self.put(replace(queued(run_ids[-1], spec), paused=paused))
+        self.races.append((run_ids, paused))
+        return run_ids
 
     def view(self, run_id: str) -> JobView | None:
         return self.views.get(run_id)
@@ -67,6 +76,20 @@ class FakeJobs:
 
     def cancel(self, run_id: str) -> bool:
         self.cancelled.append(run_id)
+        return True
+
+    def pause(self, run_id: str) -> bool:
+        return self._steer("pause", run_id, True)
+
+    def resume(self, run_id: str) -> bool:
+        return self._steer("resume", run_id, False)
+
+    def step(self, run_id: str) -> bool:
+        return self._steer("step", run_id, True)
+
+    def _steer(self, what: str, run_id: str, paused: bool) -> bool:
+        self.steered.append((what, run_id))
+        self.views[run_id] = replace(self.views[run_id], paused=paused)
         return True
 
     def load(self, pair: PairSpec) -> str:

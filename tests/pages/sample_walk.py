@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 from core.records import ROOT, Distortion, Fate, Node, Position, Round, Source, TopToken
 from core.types import ChainShape, ShapeSpec
@@ -61,7 +62,7 @@ def walked(shape: ShapeSpec, index: int = 0, measured: bool = True, chance: floa
         nodes, index, (*(100 + node for node in path), 99), (*(nodes[node].text for node in path), last), source
     )
     positions = tuple(_position(nodes, node, measured, last, soft) for node in visited)
-    return Round(**{name: getattr(record, name) for name in record.__slots__} | {"positions": positions})
+    return replace(record, positions=positions)
 
 
 def _position(nodes: tuple[Node, ...], at: int, measured: bool, last: str, soft: bool) -> Position:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from html import escape
 
 import pytest
@@ -12,7 +13,7 @@ from core.grammar import parse_drafter, parse_rule, parse_shape
 from core.matching import plain_counterpart
 from core.metrics import GLOSSARY, summarise
 from core.types import EarlyExitDrafter, NoDrafter, RunSpec, SpecCascade
-from pages.ui.forms import EARLY_EXIT, LOSSY
+from pages.ui.candidate_form import EARLY_EXIT, LOSSY
 from storage.queries import StoredRun
 from storage.store import Store
 from tests.pages import fakes, sample
@@ -164,6 +165,11 @@ def test_a_failed_and_a_cancelled_run_say_so_and_keep_their_rounds(open_page: Op
     drawn = html(clean(open_page("live", app, run=sample.RUN_ID)))
     assert why in drawn
     assert drawn.count('class="sl-round"') == 2
+    why = "The run was paused for 10 minutes and nobody resumed it, so it was ended to give its memory back."
+    jobs.put(fakes.over(ROUNDS, status="cancelled", reason="cancelled", error=why), ROUNDS)
+    drawn = html(clean(open_page("live", app, run=sample.RUN_ID)))
+    assert f"<b>The run was cancelled.</b> {why}" in drawn
+    assert "The run failed" not in drawn
     jobs.put(fakes.over([], status="cancelled", reason="cancelled"))
     assert "Stopped before the first round" in html(clean(open_page("live", app, run=sample.RUN_ID)))
 
@@ -171,7 +177,7 @@ def test_a_failed_and_a_cancelled_run_say_so_and_keep_their_rounds(open_page: Op
 def test_without_an_address_the_newest_active_run_of_the_app_is_found_again(open_page: Open) -> None:
     jobs = FakeJobs()
     jobs.put(fakes.running(ROUNDS), ROUNDS)
-    jobs.put(fakes.queued("z" * 26, position=1))
+    jobs.put(replace(fakes.queued("z" * 26, position=1), submitted_at=fakes.NOON + timedelta(seconds=1)))
     at = clean(open_page("live", fake_services(jobs, NoRuns())))
     assert at.query_params["run"] == "z" * 26
 
