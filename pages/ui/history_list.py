@@ -88,12 +88,10 @@ def _arrive() -> list[str]:
 def _write(view: View) -> None:
     """Makes the address say what is shown."""
     wanted = history_link.query(view)
-    for name in history_link.NAMES:
-        now = st.query_params.get_all(name) if name in st.query_params else None
-        if name in wanted and now != wanted[name]:
-            st.query_params[name] = wanted[name]
-        elif name not in wanted and now is not None:
-            del st.query_params[name]
+    now = {name: st.query_params.get_all(name) for name in st.query_params}
+    others = {name: values for name, values in now.items() if name not in history_link.NAMES}
+    if now != others | wanted:
+        st.query_params.from_dict(others | wanted)  # at once: one step for the browser's Back
     st.session_state[WRITTEN] = wanted
 
 

@@ -59,15 +59,16 @@ def draw(app: Services, one: Shown, two: Shown) -> None:
         key="race_line",
     )
     st.caption(f"Tokens over own seconds. {CLOCK}")
-    st.html(compare_table.html(sides, rows([side.run.summary for side in sides]), None, "Both lanes"))
+    with st.container(key="race_numbers"):
+        st.html(compare_table.html(sides, rows([side.run.summary for side in sides]), None, "Both lanes"))
     if not one.active and not two.active:
         _compare(one, two)
     with st.container(key="race_lanes"):
         left, right = st.columns(2, gap="medium")
+    inspected = _inspector(app, sides)  # first, since it decides whose rounds can be chosen by their numbers
     for column, side in zip((left, right), sides, strict=True):
         with column, st.container(key=f"lane_{side.mark.letter}"):
-            _lane(app, side)
-    _inspector(app, sides)
+            _lane(app, side, side.run.run_id == inspected)
 
 
 def differing(one: Shown, two: Shown) -> list[str]:
@@ -105,7 +106,7 @@ def _compare(one: Shown, two: Shown) -> None:
     )
 
 
-def _lane(app: Services, side: Side) -> None:
+def _lane(app: Services, side: Side, inspected: bool) -> None:
     run = side.run
     st.html(f'<h3 class="sl-h">{side.badge()} {escape(side.label)}</h3>')
     run_view.head(run)
@@ -113,13 +114,14 @@ def _lane(app: Services, side: Side) -> None:
         return
     shown = run_view.window(app, run)
     run_view.text(app, run, shown)
-    run_view.rounds_part(run, shown, pages=not run.active, inspect=False)
+    run_view.listing(run, shown, pages=not run.active, numbered=inspected)
 
 
-def _inspector(app: Services, sides: Sequence[Side]) -> None:
+def _inspector(app: Services, sides: Sequence[Side]) -> str | None:
+    """The inspector of one lane; the id of its run while it is open."""
     with_rounds = {side.mark.letter: side for side in sides if side.run.total and side.run.summary is not None}
     if not with_rounds:
-        return
+        return None
     letter = st.segmented_control(
         "Inspect lane",
         list(with_rounds),
@@ -129,4 +131,4 @@ def _inspector(app: Services, sides: Sequence[Side]) -> None:
         key="race_lane",
     )
     side = with_rounds.get(letter or "", next(iter(with_rounds.values())))
-    inspector.section(side.run, run_view.window(app, side.run))
+    return side.run.run_id if inspector.section(side.run, run_view.window(app, side.run)) else None

@@ -127,11 +127,20 @@ def _notices(run: Shown) -> None:
         notices.folded()
 
 
-def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False, inspect: bool = True) -> None:
-    """These rounds of the run, neighbours in order, row by row. Any stretch of them: a replay shows those so far.
+def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False) -> None:
+    """These rounds of the run, neighbours in order, row by row, and the inspector below. Any stretch of them: a replay
+    shows those so far.
 
-    ``pages``: offer the run's other pages of :data:`WINDOW` rounds. ``inspect``: with the inspector below.
+    ``pages``: offer the run's other pages of :data:`WINDOW` rounds.
     """
+    rows = st.container(key=f"rounds_{run.run_id}")
+    inspected = inspector.section(run, shown)
+    with rows:
+        listing(run, shown, pages=pages, numbered=inspected)
+
+
+def listing(run: Shown, shown: Sequence[Round], *, pages: bool = False, numbered: bool = False) -> None:
+    """The rows alone. ``numbered``: a round's number chooses it in the run's inspector, which is open."""
     if not shown:
         return
     title = f"Rounds {shown[0].index}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
@@ -144,8 +153,6 @@ def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False, insp
         states.insert(3, "cut")
     st.html(tokens.legend(states))
     height = TAIL_HEIGHT if run.active or len(shown) > FEW else "content"
-    listing = st.container(height=height, border=False, autoscroll=run.active, key=f"roundlist_{run.run_id}")
-    inspected = inspect and inspector.section(run, shown)
-    with listing:
+    with st.container(height=height, border=False, autoscroll=run.active, key=f"roundlist_{run.run_id}"):
         for block in trees.blocks(shown):
-            st.html(trees.rows(block, run.plain, run.run_id if inspected else ""))
+            st.html(trees.rows(block, run.plain, run.run_id if numbered else ""))

@@ -125,7 +125,7 @@ def test_a_run_is_named_tagged_and_deleted_by_keyboard_and_its_link_shows_the_sa
     search(page, "<b>best</b>")
     expect(page.locator('[data-count="1"]')).to_be_visible()
     page.get_by_role("button", name=re.compile("^Prompt")).click()
-    page.wait_for_url(lambda url: "sort=prompt" in url)
+    page.wait_for_url(lambda url: "sort=prompt" in url and "order=up" in url)
     another = view(page.url, width=820, theme="dark")
     expect(another.locator('[data-count="1"]')).to_be_visible()
     expect(another.locator("th[aria-sort=ascending]")).to_have_text("Prompt ↑")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pages.ui import palette, style
-from pages.ui.palette import PAIRS, STAGES, STATES, STATUSES, THEMES, contrast, mix, tint
+from pages.ui.palette import PAIRS, PAUSED, STAGES, STATES, STATUSES, THEMES, contrast, mix, tint
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -23,7 +23,7 @@ def test_text_on_every_chip_has_at_least_4_5_to_1_in_both_themes(theme: palette.
         assert contrast(page.ink, tint(state, theme)) >= 4.5
 
 
-@pytest.mark.parametrize(("theme", "state"), list(product(THEMES, [*STATUSES.values(), *PAIRS.values()])))
+@pytest.mark.parametrize(("theme", "state"), list(product(THEMES, [*STATUSES.values(), PAUSED, *PAIRS.values()])))
 def test_every_badge_has_at_least_4_5_to_1_in_both_themes(theme: palette.ThemeName, state: palette.State) -> None:
     assert contrast(THEMES[theme].ink, tint(state, theme)) >= 4.5
 
@@ -47,7 +47,7 @@ def test_no_two_states_share_mark_and_no_two_stages_share_colour() -> None:
     assert len(set(marks)) == len(marks)
     assert all(marks)
     assert len({stage.colour for stage in STAGES.values()}) == len(STAGES)
-    status_marks = [status.mark for status in STATUSES.values()]
+    status_marks = [status.mark for status in (*STATUSES.values(), PAUSED)]
     assert len(set(status_marks)) == len(status_marks)
     assert len({state.mark for state in PAIRS.values()}) == len(PAIRS)
 

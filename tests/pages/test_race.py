@@ -222,6 +222,8 @@ def test_a_lane_is_inspected_and_then_the_other(open_page: Open) -> None:
     jobs = lanes(over(A, CHAIN, "chain:5"), over(B, TREE, "s3_k2_d6"))
     at = clean(open_page("live", fake_services(jobs, NoRuns()), run=A, race=B))
     assert [field.key for field in at.number_input if "round_" in str(field.key)] == [f"round_{A}"]
+    assert html(at).count(f'data-run="{A}"') == 4
+    assert f'data-run="{B}"' not in html(at)
     lane = next(group for group in at.get("button_group") if group.key == "race_lane")
     clean(lane.set_value("B").run())  # type: ignore[attr-defined]
     assert [field.key for field in at.number_input if "round_" in str(field.key)] == [f"round_{B}"]
