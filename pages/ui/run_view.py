@@ -118,6 +118,8 @@ def _rounds(run: Shown, start: int, shown: Sequence[Round]) -> None:
         states.insert(3, "cut")
     st.html(tokens.legend(states))
     height = TAIL_HEIGHT if run.active else "content"
-    with st.container(height=height, border=False, autoscroll=run.active, key="rounds"):
+    # Keeps to its end by style (style.css): Streamlit's autoscroll looks sixty times a second whether it has to.
+    tail = st.container(height=height, border=False, key="tail" if run.active else "whole")
+    with tail, st.container(key="rounds"):
         for block in trees.blocks(shown):
             st.html(trees.rows(block, run.plain))
