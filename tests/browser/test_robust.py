@@ -38,6 +38,7 @@ def test_a_run_goes_on_with_every_browser_closed_and_two_browsers_then_see_the_s
 
 LATEST_IN_VIEW = """() => {
   const tail = document.querySelector('.st-key-tail'), last = [...document.querySelectorAll('.sl-round')].pop();
+  if (!tail || !last) return false;
   const below = last.getBoundingClientRect().bottom - tail.getBoundingClientRect().bottom;
   return tail.scrollHeight > tail.clientHeight && below < 1;
 }"""
