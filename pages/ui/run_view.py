@@ -153,6 +153,8 @@ def listing(run: Shown, shown: Sequence[Round], *, pages: bool = False, numbered
         states.insert(3, "cut")
     st.html(tokens.legend(states))
     height = TAIL_HEIGHT if run.active or len(shown) > FEW else "content"
-    with st.container(height=height, border=False, autoscroll=run.active, key=f"roundlist_{run.run_id}"):
+    # An active run's keeps to its end by style: Streamlit's autoscroll looks sixty times a second whether it has to.
+    kept = st.container(height=height, border=False, key=f"{'tail' if run.active else 'whole'}_{run.run_id}")
+    with kept, st.container(key=f"roundlist_{run.run_id}"):
         for block in trees.blocks(shown):
             st.html(trees.rows(block, run.plain, run.run_id if numbered else ""))

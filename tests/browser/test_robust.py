@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import psutil
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Dialog, Page, expect
 
 from tests.browser.conftest import View
 from tests.browser.running_app import RunningApp
@@ -32,8 +32,32 @@ def test_a_run_goes_on_with_every_browser_closed_and_two_browsers_then_see_the_s
         expect(page.locator(".sl-round").first).to_be_visible()
         status(page, "done")
         expect(page.locator(".sl-round")).to_have_count(24)
-    seen = [page.locator(".st-key-rounds").inner_text() for page in (first, second)]
+    seen = [page.locator('[class*="st-key-roundlist_"]').inner_text() for page in (first, second)]
     assert seen[0] == seen[1]
+
+
+LATEST_IN_VIEW = """() => {
+  const tail = document.querySelector('[class*="st-key-tail_"]'), last = [...document.querySelectorAll('.sl-round')].pop();
+  if (!tail || !last) return false;
+  const below = last.getBoundingClientRect().bottom - tail.getBoundingClientRect().bottom;
+  return tail.scrollHeight > tail.clientHeight && below < 1;
+}"""
+
+
+def test_the_latest_round_stays_in_view_and_a_reader_who_scrolled_back_is_left_there(
+    app: RunningApp, view: View
+) -> None:
+    page = view(app.url)
+    ask(page, "slow tail", 5000)
+    page.wait_for_function(LATEST_IN_VIEW)
+    tail = page.locator('[class*="st-key-tail_"]')
+    tail.evaluate("e => e.scrollBy(0, -100)")
+    last = page.locator(".sl-round .sl-no").last
+    before = last.inner_text()
+    expect(last).not_to_have_text(before)  # it went on
+    assert tail.evaluate("e => e.scrollTop") < -50
+    page.locator(".st-key-stop button").click()
+    status(page, "cancelled")
 
 
 def test_a_killed_engine_is_said_on_the_page_its_rounds_stay_and_the_next_run_decodes(
@@ -69,7 +93,12 @@ def test_a_prompt_of_200_kilobytes_passes_through_the_form_and_the_history(app: 
 def test_hostile_tokens_prompts_and_errors_run_nothing_wherever_they_are_drawn(app: RunningApp, view: View) -> None:
     page = view(app.url)
     dialogs: list[str] = []
-    page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def heard(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    page.on("dialog", heard)
     ask(page, f"cursed {PWNED}")
     status(page, "failed")
     error = page.get_by_text("can't be scored: try precision float32.")
