@@ -1,4 +1,4 @@
-"""Headless SpecLens: ``python -m core generate …`` and ``python -m core models`` (a composition root)."""
+"""Headless SpecLens: ``python -m core generate …``, ``… rules`` and ``… models`` (a composition root)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from core.errors import BadInput, SpecLensError
-from core.grammar import DRAFTER_HELP, RULE_HELP, SHAPE_HELP, parse_drafter, parse_rule, parse_shape, valid
+from core.grammar import (
+    ALLOWED_HELP,
+    DRAFTER_HELP,
+    RULE_HELP,
+    SHAPE_HELP,
+    parse_allowed,
+    parse_drafter,
+    parse_rule,
+    parse_shape,
+    valid,
+)
 from core.types import (
     ChainShape,
     NoDrafter,
@@ -58,6 +68,10 @@ def generate(
     repetition_penalty: Annotated[float, typer.Option(help="1 = off.")] = 1.0,
     min_new_tokens: Annotated[int, typer.Option(help="No end token before this many tokens.")] = 0,
     truncate_draft: Annotated[bool, typer.Option(help="Let min-p, η and ε truncate the draft as well.")] = False,
+    allowed: Annotated[str, typer.Option(help=f"Further allowed sets of the target: {ALLOWED_HELP}.")] = "",
+    distortion: Annotated[
+        bool, typer.Option("--distortion/--no-distortion", help="Measure what the rule emits at each tested position.")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Seeds the request's three random streams.")] = 0,
     precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -85,6 +99,7 @@ def generate(
         repetition_penalty=repetition_penalty,
         min_new_tokens=min_new_tokens,
         truncate_draft=truncate_draft,
+        allowed=parse_allowed(allowed),
     )
     fields: dict[str, Any] = {
         "chat": chat,
@@ -94,6 +109,7 @@ def generate(
         "shape": shaped,
         "rule": parse_rule(rule),
         "seed": seed,
+        "measure_distortion": distortion,
     }
     requests = _requests(prompt, batch, fields)
     spec = valid(PairSpec, name=pair, precision=precision, device=device)
@@ -144,8 +160,11 @@ def decode(spec: PairSpec, requests: list[Request], show: Any, save: bool) -> No
 
     Exits with 1 when a request failed and with 130 after an interrupt, its rounds shown and stored.
     """
+    from core.degenerate import notices
     from core.headless import run
 
+    for sentence in dict.fromkeys(text for request in requests for text in notices(request)):
+        typer.echo(f"Note: {sentence}", err=True)
     with _kept(save) as sink:
         raise typer.Exit(run(spec, requests, show, sink))
 
@@ -159,6 +178,27 @@ def _kept(save: bool) -> Any:
 
     folder = Path(os.environ.get("SPECLENS_DATA", "data"))
     return closing(Store(folder / "speclens.duckdb"))
+
+
+@app.command()
+def rules(
+    p: Annotated[str, typer.Option("--p", help="The target's probabilities, as .5,.3,.2.")],
+    q: Annotated[str, typer.Option("--q", help="The draft's, over the same tokens.")],
+    rule: Annotated[
+        list[str] | None, typer.Option(help=f"{RULE_HELP}; may be given several times. Default: all, as in the table.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per rule.")] = False,
+) -> None:
+    """Show what every rule accepts, redraws and emits for one pair of distributions, and its distance from p."""
+    from core.rule_table import parse_distribution, rule_rows
+    from core.terminal import rule_table
+
+    rows = rule_rows(parse_distribution(p, "p"), parse_distribution(q, "q"), [parse_rule(text) for text in rule or ()])
+    if as_json:
+        for row in rows:
+            typer.echo(json.dumps(row.plain(), ensure_ascii=False))
+        return
+    rule_table(rows)
 
 
 @app.command()

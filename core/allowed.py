@@ -7,6 +7,7 @@ processors. A token of probability 0 is in no set, and the most probable token i
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
 from typing import cast
 
 import torch
@@ -27,17 +28,6 @@ def allowed_by(spec: TruncationSpec, p: Tensor) -> Tensor:
             return allowed_set(spec.allowed, p)
 
 
-def set_of(spec: TruncationSpec) -> AllowedSet:
-    """The rule's allowed set as a specification of its own: what its matched baseline samples from."""
-    match spec:
-        case SpecCascade(p_base=p_base):
-            return AllowedSet(min_p=p_base)
-        case Typical(epsilon=epsilon, delta=delta):
-            return AllowedSet(eta=epsilon, delta=delta)
-        case Truncation():
-            return spec.allowed
-
-
 def allowed_set(spec: AllowedSet, p: Tensor) -> Tensor:
     """The mask [V] of A: each truncation cuts what the ones before left, renormalised (the library's order)."""
     mask = p > 0.0
@@ -49,7 +39,7 @@ def allowed_set(spec: AllowedSet, p: Tensor) -> Tensor:
     return mask
 
 
-def _cuts(spec: AllowedSet):
+def _cuts(spec: AllowedSet) -> Iterator[Callable[[Tensor], Tensor]]:
     if spec.top_k:
         yield lambda p: _kept(TopKLogitsWarper(spec.top_k), p)
     if spec.top_p < 1.0:

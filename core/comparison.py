@@ -13,7 +13,7 @@ from core.glossary import GLOSSARY
 from core.matching import UNDER_TEST, Difference, differences
 from core.metrics import ratio
 from core.records import Fingerprint, Summary
-from core.types import Lossless, Request
+from core.types import Request, is_lossless
 
 TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"})
 """Fields that say which target decoded: quantising it or approximating its cache makes another one (article)."""
@@ -21,8 +21,14 @@ TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"}
 NEGLIGIBLE = 5e-4
 """Relative changes smaller than this are not judged: no clock here tells them from noise."""
 
-TOTALS = frozenset({"draft_s", "verify_s", "state_s", "other_s", "decode_s", "e2e_s"})
+TOTALS = frozenset({"draft_s", "verify_s", "state_s", "other_s", "decode_s", "e2e_s", "distortion_s"})
 """Seconds of a whole run: less is better only at the same output length."""
+
+
+DISTORTIONS = frozenset({"distortion_kl", "distortion_tv", "escaped_mass"})
+
+ROUNDING = 1e-6
+"""A distortion below this is what float32 leaves of a law that is exactly the reference law."""
 
 
 # -- standing -------------------------------------------------------------------------------------------------------
@@ -70,7 +76,7 @@ def lossy_notices(base: tuple[Request, Fingerprint], run: tuple[Request, Fingerp
     Empty for two lossless runs. Sentences; "the baseline" is ``base``.
     """
     (base_request, base_print), (request, print_) = base, run
-    lossless, judged = isinstance(base_request.rule, Lossless), isinstance(request.rule, Lossless)
+    lossless, judged = is_lossless(base_request.rule), is_lossless(request.rule)
     if lossless and judged:
         return []
     if not lossless and not judged:
@@ -114,8 +120,9 @@ class Change:
 
 
 def measured(name: str, summary: Summary) -> float | None:
-    """A run's value of a metric of the glossary that ``Summary`` holds."""
-    return getattr(summary, name)
+    """A run's value of a metric of the glossary that ``Summary`` holds; rounding's remains of a distortion are 0."""
+    value = getattr(summary, name)
+    return 0.0 if name in DISTORTIONS and value is not None and value < ROUNDING else value
 
 
 def changes(name: str, summaries: Sequence[Summary], base: int) -> tuple[Change, ...]:

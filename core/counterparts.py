@@ -5,9 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from core.grammar import format_rule, format_shape
+from core.grammar import format_allowed, format_rule, format_shape
 from core.matching import plain_counterpart, reference_sampling
-from core.types import ChainShape, Lossless, NoDrafter, Request, SpecCascade, TreeShape
+from core.types import (
+    Block,
+    ChainShape,
+    Lossless,
+    MinPCeiling,
+    NoDrafter,
+    Request,
+    SpecCascade,
+    TreeShape,
+    Truncation,
+    TruncationSpec,
+    Typical,
+)
 
 Kind = Literal["plain", "chain", "tree", "lossless"]
 
@@ -37,7 +49,7 @@ def counterparts(request: Request) -> list[Counterpart]:
     if shape := _other_shape(request):
         found.append(shape)
     if not isinstance(request.rule, Lossless):
-        found.append(_baseline(request))
+        found.append(baseline(request))
     return found
 
 
@@ -45,8 +57,8 @@ def _other_shape(request: Request) -> Counterpart | None:
     match request.shape:
         case TreeShape(topk=1) | ChainShape():
             budget = request.shape.drafted + 1
-            if budget < 3:
-                return None  # one candidate can't branch
+            if budget < 3 or isinstance(request.rule, Block):
+                return None  # one candidate can't branch, and a block mustn't
             tree = TreeShape(steps=budget // 2, topk=2, nodes=budget)
             return Counterpart(
                 "tree",
@@ -66,13 +78,35 @@ def _other_shape(request: Request) -> Counterpart | None:
             return None
 
 
-def _baseline(request: Request) -> Counterpart:
-    sampling = reference_sampling(request)
-    if isinstance(request.rule, SpecCascade):
+def baseline(request: Request) -> Counterpart:
+    """The lossless run that a rule is compared with, and why: under the same allowed set for a truncation rule, under
+    the same sampling for every other (rules.md §1 "matched baseline")."""
+    rule, sampling = request.rule, reference_sampling(request)
+    name = format_rule(rule)
+    match rule:
+        case Block():
+            reason = (
+                "Block verification is lossless: its baseline tests the same draft token by token, under the same law."
+            )
+        case SpecCascade(p_base=p_base):
+            reason = (
+                f"{name} accepts only tokens with p ≥ {p_base:g}·max p, so its fair baseline samples the target under "
+                "that same allowed set, losslessly."
+            )
+        case Typical() | Truncation():
+            reason = (
+                f"{name} accepts inside an allowed set of the target ({format_allowed((rule.allowed,))}), so its fair "
+                "baseline samples the target under that same set, losslessly."
+            )
+        case MinPCeiling():
+            reason = (
+                f"{name} lets the draft speak inside its set and caps it outside, yet emits tokens of any p: its "
+                "baseline is the target's own law, lossless."
+            )
+        case _:
+            reason = f"{name} mixes draft and target; its baseline is the target's own law, lossless."
+    if isinstance(rule, TruncationSpec) and request.sampling.greedy:
         reason = (
-            f"{format_rule(request.rule)} accepts only tokens with p ≥ {request.rule.p_base:g}·max p, so its fair "
-            "baseline samples the target under that same allowed set, losslessly."
+            f"Greedy decoding has one token in the allowed set of {name}: its baseline is lossless greedy decoding."
         )
-    else:
-        reason = f"{format_rule(request.rule)} mixes draft and target; its baseline is the target's own law, lossless."
     return Counterpart("lossless", request.model_copy(update={"rule": Lossless(), "sampling": sampling}), reason)

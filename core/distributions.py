@@ -24,14 +24,16 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from core.types import Sampling
+from core.allowed import allowed_set
+from core.token_rule import normalised
+from core.types import AllowedSet, Sampling
 
 
 @dataclass(frozen=True, slots=True)
 class Distributions:
     """Makes the p, q and growth rows of one request from its raw logits rows.
 
-    Temperature, top-k, top-p and penalties shape p and q; min-p, η and ε truncate p only, unless
+    Temperature, top-k, top-p and penalties shape p and q; min-p, η, ε and further allowed sets truncate p only, unless
     ``sampling.truncate_draft`` (rules.md, head). Greedy requests give one-hot rows.
     """
 
@@ -39,6 +41,9 @@ class Distributions:
     draft_warpers: LogitsProcessorList
     target_warpers: LogitsProcessorList
     greedy: bool
+    target_sets: tuple[AllowedSet, ...] = ()
+    draft_sets: tuple[AllowedSet, ...] = ()
+    """Further allowed sets, formed on the finished distribution as a truncation rule forms its own."""
     keeps_growth: bool = False
     """Growers keep the drafter's own probabilities in the draft: a greedy rule with a law of its own needs them."""
 
@@ -64,26 +69,33 @@ class Distributions:
         common = _common_warpers(sampling)
         truncation = _truncation_warpers(sampling)
         draft = LogitsProcessorList([*common, *truncation] if sampling.truncate_draft else common)
-        return cls(penalties, draft, LogitsProcessorList([*common, *truncation]), False)
+        target = LogitsProcessorList([*common, *truncation])
+        sets = tuple(one for one in sampling.allowed if not one.everything)
+        return cls(penalties, draft, target, False, sets, sets if sampling.truncate_draft else ())
 
     def target(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
         """p [V] after ``prefix`` from raw target logits [V]."""
-        return self._distribution(logits, prefix, self.target_warpers)
+        return self._distribution(logits, prefix, self.target_warpers, self.target_sets)
 
     def draft(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
         """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from."""
-        return self._distribution(logits, prefix, self.draft_warpers)
+        return self._distribution(logits, prefix, self.draft_warpers, self.draft_sets)
 
     def growth(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
         """The drafter's own probabilities [V], untempered and untruncated: they grow deterministic trees, as EAGLE-2
         and SGLang do, and are reported as ``score``. They never enter an acceptance ratio (rules.md §2)."""
         return torch.softmax(self._penalised(logits, prefix).float(), dim=-1)[0]
 
-    def _distribution(self, logits: Tensor, prefix: Sequence[int], warpers: LogitsProcessorList) -> Tensor:
+    def _distribution(
+        self, logits: Tensor, prefix: Sequence[int], warpers: LogitsProcessorList, sets: tuple[AllowedSet, ...]
+    ) -> Tensor:
         scores = self._penalised(logits, prefix)
         if self.greedy:
             return one_hot(int(scores.argmax()), scores.shape[-1], scores.device)
-        return torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)[0]
+        distribution = torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)[0]
+        for one in sets:
+            distribution = normalised(distribution * allowed_set(one, distribution))
+        return distribution
 
     def _penalised(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
         scores = logits.float()[None]

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from core.grammar import format_drafter, format_rule, format_shape
+from core.grammar import format_drafter, format_rule, format_shape, sampling_text
 from core.matching import reference_sampling
 from core.records import Fingerprint
-from core.types import NoDrafter, Request, Sampling, SmallModelDrafter, TreeShape
+from core.types import NoDrafter, Request, SmallModelDrafter, TreeShape
 
 if TYPE_CHECKING:
     from core.models import Pair
@@ -44,18 +44,6 @@ def fingerprint(pair: Pair, request: Request) -> Fingerprint:
         prompt_hash=hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         rule=format_rule(request.rule),
     )
-
-
-def sampling_text(sampling: Sampling) -> str:
-    """Temperature and whatever differs from the default, as ``T=0.7 top_k=20``; ``greedy`` at temperature 0."""
-    default = Sampling()
-    shown = {
-        name: value
-        for name, value in sampling.model_dump().items()
-        if name != "temperature" and value != getattr(default, name)
-    }
-    head = "greedy" if sampling.greedy else f"T={repr(sampling.temperature).removesuffix('.0')}"
-    return " ".join([head, *(f"{name}={value}" for name, value in shown.items())])
 
 
 def drafting_text(request: Request) -> str:

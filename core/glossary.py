@@ -91,7 +91,14 @@ _METRICS = (
     ),
     Metric("verify_s", "Verify time", "s", "Time spent scoring candidates with the target and testing them.", "lower"),
     Metric("state_s", "State time", "s", "Time spent making the caches follow the accepted path.", "lower"),
-    Metric("other_s", "Other time", "s", "The rest of a round: stops, text, records.", "lower"),
+    Metric("other_s", "Other time", "s", "The rest of a round: stops, text, records, measuring distortion.", "lower"),
+    Metric(
+        "distortion_s",
+        "Time to measure distortion",
+        "s",
+        "What measuring distortion cost: a part of other time, and of every time that contains it.",
+        "lower",
+    ),
     Metric(
         "wall_s",
         "Round time",
@@ -136,6 +143,54 @@ _METRICS = (
         "CUDA: most memory allocated during the run, draft weights and branch state included. CPU: the engine "
         "process's peak resident memory since it started.",
         "lower",
+    ),
+    Metric(
+        "distortion_kl",
+        "Distortion (KL)",
+        "nats",
+        "Mean over tested positions of KL(what the rule emits ‖ reference law), from the p and q at hand. Positions "
+        "where the rule leaves the reference law's support have none and are counted beside it. Zero but for rounding "
+        "under a lossless rule.",
+        "lower",
+    ),
+    Metric(
+        "distortion_tv",
+        "Distortion (TV)",
+        "share",
+        "Mean over tested positions of the total variation distance between what the rule emits and the reference law.",
+        "lower",
+    ),
+    Metric(
+        "escaped_mass",
+        "Escaped mass",
+        "share",
+        "Mean over tested positions of the probability that the rule emits a token the reference law never does.",
+        "lower",
+    ),
+    Metric(
+        "overshoot",
+        "Overshoot",
+        "share",
+        "Share of tested tokens with q > p/ℓ (ℓ or λ of the rule, else 1). None where candidates are deterministic.",
+    ),
+    Metric(
+        "distortion_positions",
+        "Positions measured",
+        "positions",
+        "Tested positions whose distortion was measured: those that the means are over.",
+    ),
+    Metric(
+        "distortion_kl_undefined",
+        "Positions without KL",
+        "positions",
+        "Measured positions where the rule leaves the reference law's support, so that KL is infinite.",
+        "lower",
+    ),
+    Metric(
+        "distortion_conditional",
+        "Positions measured conditionally",
+        "positions",
+        "Measured positions with several sampled siblings, whose law is the one given the tokens tried.",
     ),
     Metric(
         "speed_up",

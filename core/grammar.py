@@ -7,9 +7,10 @@ sentence naming the text and what would be right (design.md "Shapes").
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from core.errors import BadInput
-from core.rule_grammar import RULE_HELP, RULES, format_allowed, format_rule, parse_allowed, parse_rule
+from core.rule_grammar import ALLOWED_HELP, RULE_HELP, RULES, format_allowed, format_rule, parse_allowed, parse_rule
 from core.types import (
     ChainShape,
     DrafterSpec,
@@ -17,6 +18,7 @@ from core.types import (
     NoDrafter,
     NoShape,
     PromptLookupDrafter,
+    Sampling,
     ShapeSpec,
     SmallModelDrafter,
     TreeShape,
@@ -24,6 +26,7 @@ from core.types import (
 from core.validation import sentence, valid
 
 __all__ = [
+    "ALLOWED_HELP",
     "DRAFTER_HELP",
     "RULES",
     "RULE_HELP",
@@ -36,6 +39,8 @@ __all__ = [
     "parse_drafter",
     "parse_rule",
     "parse_shape",
+    "sampling_parts",
+    "sampling_text",
     "sentence",
     "valid",
 ]
@@ -101,6 +106,20 @@ def format_shape(spec: ShapeSpec) -> str:
             return f"s{steps}_k{topk}_d{nodes}"
         case NoShape():
             return "none"
+
+
+def sampling_parts(sampling: Sampling) -> dict[str, Any]:
+    """What differs from the default, by name, the temperature aside; allowed sets as text."""
+    default = Sampling()
+    values = {name: getattr(sampling, name) for name in Sampling.model_fields if name != "temperature"}
+    shown = {name: value for name, value in values.items() if value != getattr(default, name)}
+    return shown | ({"allowed": format_allowed(sampling.allowed)} if "allowed" in shown else {})
+
+
+def sampling_text(sampling: Sampling) -> str:
+    """Temperature and whatever differs from the default, as ``T=0.7 top_k=20``; ``greedy`` at temperature 0."""
+    head = "greedy" if sampling.greedy else f"T={repr(sampling.temperature).removesuffix('.0')}"
+    return " ".join([head, *(f"{name}={value}" for name, value in sampling_parts(sampling).items())])
 
 
 def _whole(part: str, text: str) -> int:

@@ -151,8 +151,11 @@ class Lane:
         """Write the round's times into its record."""
         start, record = self._held[-1]
         seconds = {f"{stage}_s": value for stage, value in laps.seconds.items()}
-        times = {"distortion_s": laps.measuring, "wall_s": laps.wall, "ended_at_s": laps.last}
-        self._held[-1] = (start, replace(record, **seconds, **times))
+        measuring = laps.measuring if self.request.measure_distortion else None
+        self._held[-1] = (
+            start,
+            replace(record, **seconds, wall_s=laps.wall, ended_at_s=laps.last, distortion_s=measuring),
+        )
 
     def released(self) -> Iterator[Round]:
         """Rounds whose tokens can't be cut any more, cut to what stays."""

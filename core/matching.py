@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 
 from core.metrics import speed_up
 from core.records import Fingerprint
-from core.types import Lossless, NoDrafter, NoShape, Request, Sampling, SpecCascade
+from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, Sampling, TruncationSpec
 
 __all__ = ["Difference", "differences", "matched", "plain_counterpart", "reference_sampling", "speed_up"]
 
@@ -48,10 +48,29 @@ def plain_counterpart(request: Request) -> Request:
 
 
 def reference_sampling(request: Request) -> Sampling:
-    """Sampling ∪ the rule's allowed set: the law that a lossless run of this request would follow (rules.md §1)."""
-    if isinstance(request.rule, SpecCascade) and not request.sampling.greedy:
-        stricter = max(request.sampling.min_p, request.rule.p_base)
-        if stricter >= 1.0:
-            return request.sampling.model_copy(update={"top_k": 1})
-        return request.sampling.model_copy(update={"min_p": stricter})
-    return request.sampling
+    """Sampling ∪ the rule's allowed set: the law that a lossless run of this request would follow (rules.md §1).
+
+    The rule forms its set on the finished p, so in general it is one more set after all others. Where that is the same
+    as a setting of the library's own it is written as that setting: min-p commutes with top-k, top-p and itself, but
+    not with ε and η, which the library applies after it; η comes last, so a first one can only be the rule's. Greedy
+    decoding has one token in every set.
+    """
+    sampling = request.sampling
+    if not isinstance(request.rule, TruncationSpec) or sampling.greedy:
+        return sampling
+    added = request.rule.allowed
+    if sampling.allowed or added.delta is not None:
+        return _with_set(sampling, added)
+    if added == AllowedSet(min_p=added.min_p) and not (sampling.epsilon or sampling.eta):
+        stricter = max(sampling.min_p, added.min_p)
+        if stricter < 1.0:
+            return sampling.model_copy(update={"min_p": stricter})
+    if added == AllowedSet(eta=added.eta) and not sampling.eta and added.eta < 1.0:
+        return sampling.model_copy(update={"eta": added.eta})
+    if added == AllowedSet(epsilon=added.epsilon) and not (sampling.epsilon or sampling.eta):
+        return sampling.model_copy(update={"epsilon": added.epsilon})
+    return _with_set(sampling, added)
+
+
+def _with_set(sampling: Sampling, added: AllowedSet) -> Sampling:
+    return sampling.model_copy(update={"allowed": (*sampling.allowed, added)})

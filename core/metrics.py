@@ -6,6 +6,7 @@ A rate with an empty denominator is None: not 0, not NaN.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +63,7 @@ def summarise(started: Started, rounds: Sequence[Round], ended: Ended) -> Summar
         tokens_per_second=ratio(output, decode_s),
         peak_memory_bytes=ended.peak_memory_bytes,
         peak_memory_kind=ended.peak_memory_kind,
+        **distortion_of(rounds),
     )
 
 
@@ -114,6 +116,36 @@ def acceptance_by_position(rounds: Sequence[Round], *, conditional: bool) -> tup
     return tuple(rates)
 
 
+def distortion_of(rounds: Sequence[Round]) -> dict[str, Any]:
+    """The distortion fields of a Summary: means over tested positions, KL over those that have one; overshoot is a
+    share of tested tokens. All None where nothing was measured."""
+    times = [one.distortion_s for one in rounds if one.distortion_s is not None]
+    if not times:
+        return {}
+    found = [(one, place, place.distortion) for one in rounds for place in one.positions if place.distortion]
+    kls = [distortion.kl for _, _, distortion in found if distortion.kl is not None]
+    tried = [
+        (distortion.overshoot, sum(node.parent == place.node and node.u is not None for node in one.nodes))
+        for one, place, distortion in found
+        if distortion.overshoot is not None
+    ]
+    return {
+        "distortion_kl": mean(kls),
+        "distortion_tv": mean([distortion.tv for _, _, distortion in found]),
+        "escaped_mass": mean([distortion.escaped_mass for _, _, distortion in found]),
+        "overshoot": ratio(sum(share * count for share, count in tried), sum(count for _, count in tried)),
+        "distortion_positions": len(found),
+        "distortion_kl_undefined": len(found) - len(kls),
+        "distortion_conditional": sum(distortion.conditional for _, _, distortion in found),
+        "distortion_s": sum(times),
+    }
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The arithmetic mean, or None of nothing."""
+    return ratio(sum(values), len(values))
+
+
 def violations(summary: Summary, rounds: Sequence[Round]) -> list[str]:
     """Conservation laws that a run's records break, as sentences; empty for every sound run (metrics.md)."""
     broken = []
@@ -124,10 +156,13 @@ def violations(summary: Summary, rounds: Sequence[Round]) -> list[str]:
     for one in rounds:
         if abs(one.draft_s + one.verify_s + one.state_s + one.other_s - one.wall_s) > 1e-3:
             broken.append(f"round {one.index}: the stages do not add up to its wall time")
+        if one.distortion_s is not None and not 0.0 <= one.distortion_s <= one.other_s + 1e-3:
+            broken.append(f"round {one.index}: measuring distortion took longer than the stage it is part of")
         if len(one.committed) != one.accepted + (one.source != "none"):
             broken.append(f"round {one.index}: committed is not accepted plus its correction or bonus")
     by_position = (*summary.acceptance_unconditional, *summary.acceptance_conditional)
-    rates = (summary.draft_acceptance_rate, summary.path_acceptance, *by_position)
+    shares = (summary.distortion_tv, summary.escaped_mass, summary.overshoot)
+    rates = (summary.draft_acceptance_rate, summary.path_acceptance, *shares, *by_position)
     if any(rate is not None and not 0.0 <= rate <= 1.0 for rate in rates):
         broken.append("a rate lies outside 0 … 1")
     return broken

@@ -50,7 +50,8 @@ class Trial:
     u: float
     accepted: bool
     redraw_fallback: bool = False
-    """The rule's ``draft_in_set`` redraw found no draft mass on A and drew from the target's instead (rules.md §1)."""
+    """The rule's ``draft_in_set`` redraw found no draft mass on A, or ``cos_cd``'s p/q^μ left nothing, and the target's
+    distribution stood in (rules.md §1)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +155,8 @@ class Round:
     other_s: float
     wall_s: float
     ended_at_s: float
-    distortion_s: float = 0.0
-    """The part of ``other_s`` that measuring distortion took."""
+    distortion_s: float | None = None
+    """The part of ``other_s`` that measuring distortion took; None where it was not measured."""
 
     def count(self, fate: Fate) -> int:
         """Number of nodes with this fate, in tokens."""
@@ -272,6 +273,15 @@ class Summary:
     tokens_per_second: float | None
     peak_memory_bytes: int | None
     peak_memory_kind: str | None
+    # distortion: None in runs that did not measure it
+    distortion_kl: float | None = None
+    distortion_tv: float | None = None
+    escaped_mass: float | None = None
+    overshoot: float | None = None
+    distortion_positions: int | None = None
+    distortion_kl_undefined: int | None = None
+    distortion_conditional: int | None = None
+    distortion_s: float | None = None
 
 
 def to_plain(record: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.errors import BadInput
@@ -30,6 +31,8 @@ RULE_HELP = (
     "truncation:top_k=K (or top_p, min_p, epsilon, eta[,delta]; several combine)[,redraw=…][,recompute=true], "
     "adaptive_interpolation:LAMBDA, overshoot_ceiling:LAMBDA or min_p_ceiling:P_BASE,ell=ELL"
 )
+
+ALLOWED_HELP = "top_k=K, top_p, min_p, epsilon or eta[,delta], several with commas; a further set after a semicolon"
 
 ALLOWED_OPTIONS = ("top_k", "top_p", "min_p", "epsilon", "eta", "delta")
 
@@ -87,15 +90,15 @@ def format_rule(spec: RuleSpec) -> str:
     return f"{spec.kind}:{','.join(parts)}" if parts else spec.kind
 
 
-def parse_allowed(text: str) -> AllowedSet:
-    """``top_k=2,min_p=0.1`` …; nothing is the set of everything."""
-    clean = text.strip()
-    return valid(AllowedSet, **_options(clean.split(",") if clean else [], ALLOWED_OPTIONS, text))
+def parse_allowed(text: str) -> tuple[AllowedSet, ...]:
+    """Allowed sets in their order: ``top_k=2,min_p=0.1;eta=0.05`` …; nothing is none."""
+    sets = [part for part in text.split(";") if part.strip()]
+    return tuple(valid(AllowedSet, **_options(part.strip().split(","), ALLOWED_OPTIONS, text)) for part in sets)
 
 
-def format_allowed(spec: AllowedSet) -> str:
-    """The text that :func:`parse_allowed` reads back."""
-    return ",".join(_written(spec, ALLOWED_OPTIONS))
+def format_allowed(sets: Sequence[AllowedSet]) -> str:
+    """The text that :func:`parse_allowed` reads back; sets that hold everything are left out."""
+    return ";".join(",".join(_written(one, ALLOWED_OPTIONS)) for one in sets if not one.everything)
 
 
 def _written(spec: Spec, options: tuple[str, ...], always: tuple[str, ...] = ()) -> list[str]:

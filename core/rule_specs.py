@@ -69,34 +69,6 @@ class MinPCeiling(Spec):
     ell: float = Field(gt=0.0, le=1.0)
 
 
-class SpecCascade(Spec):
-    """Accept 1[p ≥ p_base·max p] (paper Eq. 5, 12); a rejected position is drawn as ``redraw`` says (rules.md)."""
-
-    kind: Literal["spec_cascade"] = "spec_cascade"
-    p_base: float = Field(gt=0.0, le=1.0)
-    redraw: Redraw = "target_in_set"
-    recompute: bool = False
-
-
-class Typical(Spec):
-    """Accept 1[p ≥ min(ε, δe^(−H(p)))] (paper Eq. 6, 28; Medusa), or min(1, p/τ) when not ``hard``.
-
-    ``delta`` None stands for √ε. Up to δ = 1 the most probable token is always in the set, since e^(−H) ≤ max p.
-    """
-
-    kind: Literal["typical"] = "typical"
-    epsilon: float = Field(gt=0.0, le=1.0)
-    delta: float | None = Field(default=None, gt=0.0, le=1.0)
-    redraw: Redraw = "target_in_set"
-    hard: bool = True
-    recompute: bool = False
-
-    @property
-    def entropy_factor(self) -> float:
-        """δ."""
-        return math.sqrt(self.epsilon) if self.delta is None else self.delta
-
-
 class AllowedSet(Spec):
     """An allowed set A of tokens, from truncations applied one after the other in the library's order: top-k, top-p,
     min-p, ε, η, each to what the ones before left, renormalised. 0 (top-p: 1) is off."""
@@ -125,6 +97,44 @@ class AllowedSet(Spec):
         return AllowedSet(**{name: getattr(self, name) for name in AllowedSet.model_fields}) == AllowedSet()
 
 
+class SpecCascade(Spec):
+    """Accept 1[p ≥ p_base·max p] (paper Eq. 5, 12); a rejected position is drawn as ``redraw`` says (rules.md)."""
+
+    kind: Literal["spec_cascade"] = "spec_cascade"
+    p_base: float = Field(gt=0.0, le=1.0)
+    redraw: Redraw = "target_in_set"
+    recompute: bool = False
+
+    @property
+    def allowed(self) -> AllowedSet:
+        """The rule's set as one of its own."""
+        return AllowedSet(min_p=self.p_base)
+
+
+class Typical(Spec):
+    """Accept 1[p ≥ min(ε, δe^(−H(p)))] (paper Eq. 6, 28; Medusa), or min(1, p/τ) when not ``hard``.
+
+    ``delta`` None stands for √ε. Up to δ = 1 the most probable token is always in the set, since e^(−H) ≤ max p.
+    """
+
+    kind: Literal["typical"] = "typical"
+    epsilon: float = Field(gt=0.0, le=1.0)
+    delta: float | None = Field(default=None, gt=0.0, le=1.0)
+    redraw: Redraw = "target_in_set"
+    hard: bool = True
+    recompute: bool = False
+
+    @property
+    def entropy_factor(self) -> float:
+        """δ."""
+        return math.sqrt(self.epsilon) if self.delta is None else self.delta
+
+    @property
+    def allowed(self) -> AllowedSet:
+        """The rule's set as one of its own: the η processor's."""
+        return AllowedSet(eta=self.epsilon, delta=self.delta)
+
+
 class Truncation(AllowedSet):
     """Accept 1[x ∈ A] for any allowed set A (paper Definition 1)."""
 
@@ -140,7 +150,7 @@ class Truncation(AllowedSet):
 
     @property
     def allowed(self) -> AllowedSet:
-        """The set alone."""
+        """The rule's set as one of its own."""
         return AllowedSet(**{name: getattr(self, name) for name in AllowedSet.model_fields})
 
 
@@ -164,3 +174,8 @@ TruncationSpec = SpecCascade | Typical | Truncation
 
 TargetLawSpec = CosWE | CosCD | AdaptiveInterpolation | OvershootCeiling
 """Rules that verify losslessly toward another law r* than p."""
+
+
+def is_lossless(spec: RuleSpec) -> bool:
+    """True for the rules whose output follows the target's law whatever the draft: no baseline but themselves."""
+    return isinstance(spec, Lossless | Block)

@@ -44,6 +44,10 @@ class TargetLawRule:
                 mixture = torch.where(q <= p / lam, lam * p + (1.0 - lam) * q, p / lam)
                 return norm_or(mixture, p)
 
+    def falls_back(self, p: Tensor, q: Tensor) -> bool:
+        """True where p/q^μ leaves nothing, so that r* is p (rules.md §1)."""
+        return isinstance(self.spec, CosCD) and not bool(((p > 0.0) & (q > 0.0)).any())
+
     def accept(self, p: Tensor, q: Tensor) -> Tensor:
         """min(1, r*/q)."""
         return capped_ratio(self.law(p, q), q)

@@ -70,9 +70,10 @@ class RecursiveRejection:
 class TowardLaw(RecursiveRejection):
     """Lossless toward r*, formed once per position; ``p`` stays the target's own (rules.md §2)."""
 
-    def __init__(self, law: Tensor, p: Tensor) -> None:
+    def __init__(self, law: Tensor, p: Tensor, substituted: bool) -> None:
         super().__init__(LosslessRule(), p)
         self.law = law
+        self.substituted = substituted
 
     def accepts(self, q: Tensor) -> Tensor:
         """min(1, r*/q)."""
@@ -85,6 +86,10 @@ class TowardLaw(RecursiveRejection):
     def redraw(self, q: Tensor) -> Tensor:
         """What is left of r*."""
         return self.law
+
+    def falls_back(self, q: Tensor) -> bool:
+        """The rule's formula of r* left nothing, and p stands in for it."""
+        return self.substituted
 
 
 class InSet:
@@ -136,7 +141,7 @@ def siblings(rule: TokenRule, p: Tensor, q: Tensor, alone: bool, law: Tensor | N
         case TruncationRule():
             return InSet(rule, p, alone)
         case TargetLawRule():
-            return TowardLaw(rule.law(p, q) if law is None else law, p)
+            return TowardLaw(rule.law(p, q) if law is None else law, p, law is None and rule.falls_back(p, q))
         case MinPCeilingRule():
             return RecursiveRejection(rule.fixed(p), p)
         case _:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from core.glossary import GLOSSARY
 from core.records import Ended, Fate, Round, Started, Summary, to_plain
+
+if TYPE_CHECKING:
+    from core.rule_table import RuleRow
 
 STYLES = {"accepted": "green", "correction": "bold underline blue", "bonus": "magenta", "none": ""}
 """Colour of each output token by where it came from; corrections are underlined as well."""
@@ -30,6 +35,11 @@ SHOWN = (
     "verify_s",
     "state_s",
     "other_s",
+    "distortion_s",
+    "distortion_kl",
+    "distortion_tv",
+    "escaped_mass",
+    "overshoot",
     "peak_memory_bytes",
 )
 
@@ -94,6 +104,18 @@ class Terminal:
         self.console.print(table)
         if ended.error:
             self.notes.print(Text(f"Error: {ended.error}", style="bold red"))
+
+
+def rule_table(rows: Sequence[RuleRow]) -> None:
+    """The table of rules on standard output, six decimals a probability."""
+    table = Table("rule", "accept", "mass", "residual", "induced", "TV to p", "KL to p, nats", box=box.SIMPLE_HEAD)
+    for row in rows:
+        vectors = ("  ".join(f"{value:.6g}" for value in part) for part in (row.accept, row.residual, row.induced))
+        accept, residual, law = vectors
+        kl = f"∞ ({row.escaped_mass:.4g} escapes)" if row.kl is None else f"{row.kl:.5f}"
+        table.add_row(row.rule, accept, f"{row.acceptance_mass:.6g}", residual, law, f"{row.tv:.4f}", kl)
+    wide = max(Console().width, 200) if not sys.stdout.isatty() else None
+    Console(highlight=False, width=wide).print(table)
 
 
 def coloured(one: Round) -> Text:

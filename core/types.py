@@ -28,6 +28,7 @@ from core.rule_specs import (
     Truncation,
     TruncationSpec,
     Typical,
+    is_lossless,
 )
 from core.spec import Spec
 
@@ -48,6 +49,7 @@ __all__ = [
     "Truncation",
     "TruncationSpec",
     "Typical",
+    "is_lossless",
 ]
 
 GREEDY_BELOW = 1e-5
@@ -63,7 +65,7 @@ MAX_DRAFT_NODES = 256
 class Sampling(Spec):
     """How a distribution is made from logits (design.md "Sampling"); defaults leave the softmax as it is.
 
-    Temperature, top-k, top-p and penalties shape p and q alike; min-p, η and ε truncate p only unless
+    Temperature, top-k, top-p and penalties shape p and q alike; min-p, η, ε and ``allowed`` truncate p only unless
     ``truncate_draft`` (rules.md, head).
     """
 
@@ -76,6 +78,11 @@ class Sampling(Spec):
     repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0)
     min_new_tokens: int = Field(default=0, ge=0)
     truncate_draft: bool = False
+    allowed: tuple[AllowedSet, ...] = Field(
+        default=(),
+        max_length=8,
+        description="further allowed sets, each formed on what all before left: a truncation rule's matched baseline",
+    )
 
     @property
     def greedy(self) -> bool:

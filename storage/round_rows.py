@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, select
 
-from core.records import Node, Position, Round, TopToken
+from core.records import Distortion, Node, Position, Round, TopToken
 from storage.arrow import insert_rows
 from storage.schema import candidates, positions, rounds, top_tokens
 from storage.values import ids_json, integer, number, required, text, texts_json
@@ -29,8 +29,7 @@ def insert_rounds(connection: Connection, batches: Iterable[tuple[str, Sequence[
             for place, position in enumerate(one.positions):
                 rows[positions].append((run_id, index, place, *_position_cells(position)))
                 rows[top_tokens] += [
-                    (run_id, index, place, rank, integer(top.token), text(top.text), number(top.p), number(top.q))
-                    for rank, top in enumerate(position.top)
+                    (run_id, index, place, rank, *_top_cells(top)) for rank, top in enumerate(position.top)
                 ]
     for table, content in rows.items():
         insert_rows(connection, table, content)
@@ -55,6 +54,7 @@ def _round_cells(one: Round) -> Cells:
         number(one.other_s),
         number(one.wall_s),
         number(one.ended_at_s),
+        number(one.distortion_s),
     )
 
 
@@ -76,7 +76,17 @@ def _node_cells(node: Node) -> Cells:
 
 
 def _position_cells(position: Position) -> Cells:
-    return (integer(position.node), number(position.p_rest), number(position.q_rest))
+    found = position.distortion
+    cells = (integer(position.node), number(position.p_rest), number(position.q_rest))
+    if found is None:
+        return (*cells, None, None, None, None, None)
+    measured = (number(found.kl), number(found.tv), number(found.escaped_mass), number(found.overshoot))
+    return (*cells, *measured, bool(found.conditional))
+
+
+def _top_cells(top: TopToken) -> Cells:
+    values = (number(value) for value in (top.p, top.q, top.residual, top.induced))
+    return (integer(top.token), text(top.text), *values)
 
 
 def read_rounds(connection: Connection, run_id: str, start: int = 0, limit: int | None = None) -> list[Round]:
@@ -91,15 +101,22 @@ def read_rounds(connection: Connection, run_id: str, start: int = 0, limit: int 
 
     tops: dict[tuple[int, int], list[TopToken]] = defaultdict(list)
     for row in rows(top_tokens, "position", "rank"):
-        tops[row.round_index, row.position].append(TopToken(row.token, row.text, required(row.p), row.q))
+        top = TopToken(row.token, row.text, required(row.p), row.q, row.residual, row.induced)
+        tops[row.round_index, row.position].append(top)
     tables: dict[int, list[Position]] = defaultdict(list)
     for row in rows(positions, "position"):
         top = tuple(tops[row.round_index, row.position])
-        tables[row.round_index].append(Position(row.node, top, required(row.p_rest), row.q_rest))
+        tables[row.round_index].append(Position(row.node, top, required(row.p_rest), row.q_rest, _distortion(row)))
     nodes: dict[int, list[Node]] = defaultdict(list)
     for row in rows(candidates, "node"):
         nodes[row.round_index].append(_node(row))
     return [_round(row, nodes[row.round_index], tables[row.round_index]) for row in rows(rounds)]
+
+
+def _distortion(row: Any) -> Distortion | None:
+    if row.conditional is None:
+        return None
+    return Distortion(row.kl, required(row.tv), required(row.escaped_mass), row.overshoot, row.conditional)
 
 
 def _node(row: Any) -> Node:
@@ -134,4 +151,5 @@ def _round(row: Any, nodes: Sequence[Node], tables: Sequence[Position]) -> Round
         other_s=required(row.other_s),
         wall_s=required(row.wall_s),
         ended_at_s=required(row.ended_at_s),
+        distortion_s=row.distortion_s,
     )

@@ -7,7 +7,7 @@ import json
 from datetime import datetime
 from typing import Any
 
-from core.grammar import format_drafter, format_rule, format_shape
+from core.grammar import format_allowed, format_drafter, format_rule, format_shape
 from core.records import Ended, Fingerprint, RunStatus, Started, Summary
 from core.types import RunSpec
 from storage.schema import runs
@@ -40,6 +40,7 @@ def submitted_row(run_id: str, spec: RunSpec, session: str, at: datetime) -> Row
         "chat": request.chat,
         "seed": request.seed,
         **request.sampling.model_dump(),
+        "allowed": format_allowed(request.sampling.allowed),
         "max_new_tokens": request.stops.max_new_tokens,
         "stop_strings": texts_json(request.stops.stop_strings),
         "spec_json": spec.model_dump_json(),
@@ -102,11 +103,14 @@ def _plain(value: Any) -> Any:
 
 
 def summary_from(summary_json: str | None) -> Summary | None:
-    """The stored summary. A required number that was not finite reads back as NaN."""
+    """The stored summary. A required number that was not finite reads back as NaN; a field that its version did not
+    have yet keeps its default."""
     if summary_json is None:
         return None
     plain = json.loads(summary_json)
     for field in _SUMMARY_FIELDS:
+        if field.name not in plain and field.default is not dataclasses.MISSING:
+            continue
         value = plain[field.name]
         if field.type == "float":
             plain[field.name] = required(value)

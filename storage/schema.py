@@ -108,6 +108,16 @@ runs = Table(
     # what people write on it
     _text("name"),
     _text("note"),
+    # since schema 0004: further allowed sets of the sampling, and the distortion of the summary
+    _text("allowed"),
+    _real("distortion_kl"),
+    _real("distortion_tv"),
+    _real("escaped_mass"),
+    _real("overshoot"),
+    _whole("distortion_positions"),
+    _whole("distortion_kl_undefined"),
+    _whole("distortion_conditional"),
+    _real("distortion_s"),
 )
 """One row per run, from its submission on."""
 
@@ -157,6 +167,7 @@ rounds = Table(
     _real("other_s"),
     _real("wall_s"),
     _real("ended_at_s"),
+    _real("distortion_s"),
 )
 """One row per round: counts and seconds, and what it committed as JSON arrays of ids and texts."""
 
@@ -190,8 +201,14 @@ positions = Table(
     _whole("node", null=False),
     _real("p_rest"),
     _real("q_rest"),
+    _real("kl"),
+    _real("tv"),
+    _real("escaped_mass"),
+    _real("overshoot"),
+    _flag("conditional", null=True),
 )
-"""One row per tested position of a round: the masses outside its top tokens."""
+"""One row per visited position of a round: the masses outside its top tokens, and its distortion (``conditional`` is
+NULL where none was measured)."""
 
 top_tokens = Table(
     "top_tokens",
@@ -204,6 +221,8 @@ top_tokens = Table(
     _text("text", null=False),
     _real("p"),
     _real("q"),
+    _real("residual"),
+    _real("induced"),
 )
 """Up to 20 rows per position, by max(p, q) downwards."""
 

@@ -10,7 +10,7 @@ from core.fingerprint import fingerprint
 from core.grammar import parse_drafter, parse_rule, parse_shape
 from core.matching import UNDER_TEST, Difference, differences, matched, plain_counterpart, reference_sampling
 from core.records import Fingerprint
-from core.types import Lossless, NoDrafter, NoShape, Request, Sampling, Stops
+from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, Sampling, Stops
 from tests.fakes import always, fake_pair
 
 PAIR = fake_pair(always(0.5, 0.3, 0.2), always(0.6, 0.1, 0.3))
@@ -111,7 +111,7 @@ def test_a_cascade_refers_to_the_stricter_of_its_own_set_and_the_sampling(min_p,
 
 def test_a_cascade_of_p_base_1_refers_to_the_most_probable_tokens():
     one = request(rule="spec_cascade:1")
-    assert reference_sampling(one) == one.sampling.model_copy(update={"top_k": 1})
+    assert reference_sampling(one) == one.sampling.model_copy(update={"allowed": (AllowedSet(min_p=1.0),)})
 
 
 def test_a_greedy_cascade_refers_to_greedy_decoding():

@@ -89,6 +89,7 @@ def test_sampling_leaves_the_softmax_as_it_is_by_default():
         "repetition_penalty": 1.0,
         "min_new_tokens": 0,
         "truncate_draft": False,
+        "allowed": (),
     }
 
 

@@ -21,14 +21,21 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "tokens_per_round", "accepted_length", "path_acceptance", "target_calls_per_token",
         "rounds", "rounds_without_draft", "drafted", "accepted", "rejected", "unreached", "cut",
     ),
+    "Distortion": (
+        "distortion_kl", "distortion_tv", "escaped_mass", "overshoot",
+        "distortion_positions", "distortion_kl_undefined", "distortion_conditional",
+    ),
     "Token gaps": (
         "gap_p50_s", "gap_p95_s", "gap_max_s", "burst_gap_p50_s", "burst_gap_p95_s", "burst_gap_max_s",
     ),
-    "Time, whole run": ("prefill_s", "decode_s", "draft_s", "verify_s", "state_s", "other_s"),
+    "Time, whole run": ("prefill_s", "decode_s", "draft_s", "verify_s", "state_s", "other_s", "distortion_s"),
     "Size": ("prompt_tokens", "output_tokens", "peak_memory_bytes"),
 }  # fmt: skip
 
-PER_PROMPT = ("tokens_per_second", "tokens_per_round", "path_acceptance", "ttft_s", "tpot_s", "e2e_s", "gap_p95_s")
+PER_PROMPT = (
+    "tokens_per_second", "tokens_per_round", "path_acceptance", "distortion_kl", "distortion_tv",
+    "ttft_s", "tpot_s", "e2e_s", "gap_p95_s",
+)  # fmt: skip
 """Metrics that the per-prompt table offers; the parallel axes are the same."""
 
 MINUS = "−"
@@ -136,6 +143,8 @@ def value(name: str, number: float | None) -> str:
         return numbers.ratio(number)
     if unit == "share":
         return numbers.rate(number)
+    if unit == "nats":
+        return numbers.nats(number)
     return numbers.quantity(number, 1 if name == "tokens_per_second" else 2)
 
 

@@ -9,11 +9,10 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ValidationError
 
 from core.errors import BadInput
-from core.grammar import sentence
+from core.grammar import format_allowed, parse_allowed, sentence
 from core.types import (
     ChainShape,
     EarlyExitDrafter,
-    Lenience,
     Lossless,
     NoDrafter,
     NoShape,
@@ -25,10 +24,10 @@ from core.types import (
     ShapeSpec,
     SmallModelDrafter,
     Spec,
-    SpecCascade,
     Stops,
     TreeShape,
 )
+from pages.ui import rule_values
 from pages.ui.examples import EXAMPLES
 
 Values = dict[str, Any]
@@ -40,9 +39,7 @@ DRAFTERS = {
     "none": "None (plain decoding)",
 }
 SHAPES = {"chain": "Chain", "tree": "Tree"}
-RULES = {"lossless": "Lossless", "lenience": "Lenience", "spec_cascade": "SpecCascade"}
-REDRAWS = {"target": "target p", "target_in_set": "p inside the set", "draft_in_set": "q inside the set"}
-SAMPLING = tuple(Sampling.model_fields)
+SAMPLING = tuple(name for name in Sampling.model_fields if name != "allowed")
 
 DEFAULTS: Values = {
     "pair": "embedded",
@@ -57,12 +54,10 @@ DEFAULTS: Values = {
     "steps": 3,
     "topk": 2,
     "nodes": 6,
-    "rule": "lossless",
-    "ell": 0.5,
-    "p_base": 0.5,
-    "redraw": "target_in_set",
-    "recompute": False,
+    **rule_values.DEFAULTS,
     **Sampling(temperature=0.0).model_dump(),
+    "allowed": "",
+    "measure_distortion": True,
     "max_new_tokens": EXAMPLES[0].max_new_tokens,
     "stop_strings": "",
     "seed": "0",
@@ -87,12 +82,13 @@ def spec_of(values: Mapping[str, Any]) -> RunSpec:
             request=Request(
                 prompt=v["prompt"] or "",
                 chat=v["chat"],
-                sampling=Sampling(**{name: v[name] for name in SAMPLING}),
+                sampling=Sampling(**{name: v[name] for name in SAMPLING}, allowed=parse_allowed(v["allowed"] or "")),
                 stops=Stops(max_new_tokens=v["max_new_tokens"], stop_strings=stop_strings(v["stop_strings"] or "")),
                 drafter=_drafter(v),
                 shape=NoShape() if plain else _shape(v),
-                rule=Lossless() if plain else _rule(v),
+                rule=Lossless() if plain else rule_values.rule_of(v),
                 seed=v["seed"],
+                measure_distortion=v["measure_distortion"],
             ),
         )
     except ValidationError as error:
@@ -120,12 +116,14 @@ def values_of(spec: RunSpec) -> Values:
         "max_new_tokens": request.stops.max_new_tokens,
         "stop_strings": "\n".join(show_stop(text) for text in request.stops.stop_strings),
         "seed": str(request.seed),
-        "rule": request.rule.kind,
+        **rule_values.rule_values(request.rule),
         **request.sampling.model_dump(),
+        "allowed": format_allowed(request.sampling.allowed),
+        "measure_distortion": request.measure_distortion,
     }
     if not isinstance(request.shape, NoShape):
         values["shape"] = request.shape.kind
-    for part in (request.drafter, request.shape, request.rule):
+    for part in (request.drafter, request.shape):
         values |= {name: value for name, value in part.model_dump().items() if name != "kind"}
     return values
 
@@ -182,16 +180,6 @@ def _shape(v: Values) -> Any:
     return ChainShape(gamma=v["gamma"])
 
 
-def _rule(v: Values) -> Any:
-    match v["rule"]:
-        case "lenience":
-            return Lenience(ell=v["ell"])
-        case "spec_cascade":
-            return SpecCascade(p_base=v["p_base"], redraw=v["redraw"], recompute=v["recompute"])
-        case _:
-            return Lossless()
-
-
 _WORDS = {
     "prompt": "The prompt",
     "name": "The pair",
@@ -201,6 +189,10 @@ _WORDS = {
     "max_ngram": "Longest n-gram",
     "ell": "ℓ",
     "p_base": "p_base",
+    "draft_weight": "The draft's weight",
+    "mu": "μ",
+    "lam": "λ",
+    "delta": "δ",
     "gamma": "γ",
     "top_k": "Top-k",
     "top_p": "Top-p",

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
 
+from core import degenerate
 from core.errors import BadInput
+from core.grammar import ALLOWED_HELP
 from core.presets import PairStatus
 from core.types import (
     ChainShape,
     EarlyExitDrafter,
-    Lenience,
     PromptLookupDrafter,
     RunSpec,
     Sampling,
-    Spec,
-    SpecCascade,
     Stops,
     TreeShape,
 )
+from pages.ui import fields, parts, trees
 from pages.ui import form_values as fv
-from pages.ui import parts, trees
 from pages.ui.examples import EXAMPLES, Example
+from pages.ui.rule_form import rule_part
 
-KEY = "live_"
+KEY = fields.KEY
 EARLY_EXIT = (
     "An exit that was not trained shows the mechanism, not a speed-up: the first layers seldom agree with the "
     "whole model. LayerSkip-trained models are made for it."
@@ -53,7 +53,7 @@ def prompt_part(pairs: Sequence[PairStatus]) -> None:
         format_func=lambda name: name if name not in known or known[name].available else f"{name} · not here",
         accept_new_options=True,
         help="Target and draft. Type TARGET or TARGET+DRAFT for hub names or local folders.",
-        **_key("pair"),
+        **fields.key("pair"),
     )
     if name in known:
         pair = known[name]
@@ -62,9 +62,11 @@ def prompt_part(pairs: Sequence[PairStatus]) -> None:
         else:
             about = (pair.target, pair.draft, pair.note)
             st.caption(" · ".join(part for part in about if part).replace("[", r"\["))
-    st.text_area("Prompt", height=190, **_key("prompt"))
+    st.text_area("Prompt", height=190, **fields.key("prompt"))
     with parts.headline("under_prompt"):
-        st.toggle("Chat template", help="Wrap the prompt as one user turn, as the model was trained.", **_key("chat"))
+        st.toggle(
+            "Chat template", help="Wrap the prompt as one user turn, as the model was trained.", **fields.key("chat")
+        )
         with st.popover("Examples", type="tertiary"):
             for example in EXAMPLES:
                 st.button(
@@ -79,20 +81,28 @@ def prompt_part(pairs: Sequence[PairStatus]) -> None:
 
 def settings_part() -> None:
     """Everything below the prompt: drafter, shape, rule, sampling, limits."""
-    drafter = st.selectbox("Drafter", list(fv.DRAFTERS), format_func=fv.DRAFTERS.__getitem__, **_key("drafter"))
+    drafter = st.selectbox("Drafter", list(fv.DRAFTERS), format_func=fv.DRAFTERS.__getitem__, **fields.key("drafter"))
     if drafter == "prompt_lookup":
-        _pair_of(
-            lambda: _whole("Shortest n-gram", PromptLookupDrafter, "min_ngram"),
-            lambda: _whole("Longest n-gram", PromptLookupDrafter, "max_ngram"),
+        fields.pair_of(
+            lambda: fields.whole("Shortest n-gram", PromptLookupDrafter, "min_ngram"),
+            lambda: fields.whole("Longest n-gram", PromptLookupDrafter, "max_ngram"),
         )
     elif drafter == "early_exit":
-        _whole("Exit after layer", EarlyExitDrafter, "layers", help="The target's first layers draft; the rest verify.")
+        fields.whole(
+            "Exit after layer", EarlyExitDrafter, "layers", help="The target's first layers draft; the rest verify."
+        )
         st.html(parts.note("warn", EARLY_EXIT))
     if drafter != "none":
         _shape()
         _rule()
     _sampling()
     _limits()
+
+
+def notices() -> list[str]:
+    """What the chosen rule becomes with this drafter, shape and sampling, where that is not what its name says."""
+    asked = read()
+    return [] if isinstance(asked, str) else degenerate.notices(asked.request)
 
 
 def read() -> RunSpec | str:
@@ -104,18 +114,18 @@ def read() -> RunSpec | str:
 
 
 def _shape() -> None:
-    shape = _choice("Shape", fv.SHAPES, "shape")
+    shape = fields.choice("Shape", fv.SHAPES, "shape")
     if shape == "tree":
         with st.container(key="tree_fields"):
             one, two, three = st.columns(3, gap="small", wrap=False)
         with one:
-            _whole("Steps", TreeShape, "steps")
+            fields.whole("Steps", TreeShape, "steps")
         with two:
-            _whole("Top-k", TreeShape, "topk", help="Beams expanded in each step.")
+            fields.whole("Top-k", TreeShape, "topk", help="Beams expanded in each step.")
         with three:
-            _whole("Nodes", TreeShape, "nodes", help="The root included.")
+            fields.whole("Nodes", TreeShape, "nodes", help="The root included.")
     else:
-        _whole("Candidates γ", ChainShape, "gamma")
+        fields.whole("Candidates γ", ChainShape, "gamma")
     try:
         made = fv.shape_of({name: st.session_state.get(KEY + name) for name in fv.DEFAULTS})
     except BadInput:
@@ -125,62 +135,62 @@ def _shape() -> None:
 
 
 def _rule() -> None:
-    rule = _choice("Rule", fv.RULES, "rule")
-    if rule == "lenience":
-        _number("Lenience ℓ", Lenience, "ell", 0.05, help="Accept min(1, p/(ℓq)); 1 is lossless.")
-    elif rule == "spec_cascade":
-        _number("Base p", SpecCascade, "p_base", 0.05, help="A candidate passes when p ≥ base · max p.")
-        st.selectbox(
-            "Redraw from",
-            list(fv.REDRAWS),
-            format_func=fv.REDRAWS.__getitem__,
-            help="What a rejected position is drawn from. Paper and code disagree, so it is a choice.",
-            **_key("redraw"),
-        )
-        st.toggle("Recompute the set after a rejection", **_key("recompute"))
-    if rule != "lossless":
+    if rule_part() not in ("lossless", "block"):
         st.html(parts.note("warn", LOSSY))
+    for sentence in notices():
+        st.html(parts.note("info", sentence))
 
 
 def _sampling() -> None:
-    _number("Temperature", Sampling, "temperature", 0.1, help="0 is greedy.")
+    fields.number("Temperature", Sampling, "temperature", 0.1, help="0 is greedy.")
     with st.expander("More sampling"):
-        _pair_of(
-            lambda: _whole("Top-k", Sampling, "top_k", help="0 is off."),
-            lambda: _number("Top-p", Sampling, "top_p", 0.05, help="1 is off."),
+        fields.pair_of(
+            lambda: fields.whole("Top-k", Sampling, "top_k", help="0 is off."),
+            lambda: fields.number("Top-p", Sampling, "top_p", 0.05, help="1 is off."),
         )
-        _pair_of(
-            lambda: _number("Min-p", Sampling, "min_p", 0.05, help="0 is off."),
-            lambda: _number("Repetition penalty", Sampling, "repetition_penalty", 0.05, help="1 is off."),
+        fields.pair_of(
+            lambda: fields.number("Min-p", Sampling, "min_p", 0.05, help="0 is off."),
+            lambda: fields.number("Repetition penalty", Sampling, "repetition_penalty", 0.05, help="1 is off."),
         )
-        _pair_of(
-            lambda: _number("η", Sampling, "eta", 0.01, help="η-sampling; 0 is off."),
-            lambda: _number("ε", Sampling, "epsilon", 0.01, help="ε-sampling; 0 is off."),
+        fields.pair_of(
+            lambda: fields.number("η", Sampling, "eta", 0.01, help="η-sampling; 0 is off."),
+            lambda: fields.number("ε", Sampling, "epsilon", 0.01, help="ε-sampling; 0 is off."),
         )
-        _whole("Fewest new tokens", Sampling, "min_new_tokens")
+        fields.whole("Fewest new tokens", Sampling, "min_new_tokens")
         st.toggle(
             "Truncate the draft as well",
-            help="Min-p, η and ε shape the target alone unless this is on.",
-            **_key("truncate_draft"),
+            help="Min-p, η, ε and further sets shape the target alone unless this is on.",
+            **fields.key("truncate_draft"),
+        )
+        st.text_input(
+            "Further allowed sets", help=f"Of the target, after all others: {ALLOWED_HELP}.", **fields.key("allowed")
         )
 
 
 def _limits() -> None:
-    _pair_of(
-        lambda: _whole("Most new tokens", Stops, "max_new_tokens"),
+    fields.pair_of(
+        lambda: fields.whole("Most new tokens", Stops, "max_new_tokens"),
         # text, since a number field of the browser ends at 2**53
-        lambda: st.text_input("Seed", help="A whole number; the same seed gives the same tokens.", **_key("seed")),
+        lambda: st.text_input(
+            "Seed", help="A whole number; the same seed gives the same tokens.", **fields.key("seed")
+        ),
     )
-    with st.expander("Stops and precision"):
+    with st.expander("Stops, precision, measuring"):
         st.text_area(
             "Stop strings",
             height=80,
             help=r"One a line; `\n` and `\t` stand for line break and tab.",
-            **_key("stop_strings"),
+            **fields.key("stop_strings"),
         )
-        _pair_of(
-            lambda: st.selectbox("Precision", ["auto", "float32", "bfloat16", "float16"], **_key("precision")),
-            lambda: st.selectbox("Device", ["auto", "cpu", "cuda"], **_key("device")),
+        fields.pair_of(
+            lambda: st.selectbox("Precision", ["auto", "float32", "bfloat16", "float16"], **fields.key("precision")),
+            lambda: st.selectbox("Device", ["auto", "cpu", "cuda"], **fields.key("device")),
+        )
+        st.toggle(
+            "Measure distortion",
+            help="At every tested position, what the rule emits against the law it is judged by. Costs a little time, "
+            "which is shown.",
+            **fields.key("measure_distortion"),
         )
 
 
@@ -188,34 +198,3 @@ def _take(example: Example) -> None:
     taken = {"prompt": example.prompt, "chat": example.chat, "max_new_tokens": example.max_new_tokens}
     for name, value in taken.items():
         st.session_state[KEY + name] = value
-
-
-def _key(name: str) -> dict[str, Any]:
-    return {"key": KEY + name, "persist_state": "session"}
-
-
-def _choice(label: str, options: dict[str, str], name: str) -> str | None:
-    return st.segmented_control(label, list(options), format_func=options.__getitem__, required=True, **_key(name))
-
-
-def _pair_of(left: Callable[[], Any], right: Callable[[], Any]) -> None:
-    """Two narrow fields side by side."""
-    one, two = st.columns(2, gap="small", wrap=False)
-    with one:
-        left()
-    with two:
-        right()
-
-
-def _whole(label: str, spec: type[Spec], field: str, help: str | None = None) -> None:
-    low, high = fv.bounds(spec, field)
-    st.number_input(label, min_value=_int(low), max_value=_int(high), step=1, help=help, **_key(field))
-
-
-def _number(label: str, spec: type[Spec], field: str, step: float, help: str | None = None) -> None:
-    low, high = fv.bounds(spec, field)
-    st.number_input(label, min_value=low, max_value=high, step=step, format="%g", help=help, **_key(field))
-
-
-def _int(value: float | None) -> int | None:
-    return None if value is None else int(value)

@@ -10,7 +10,7 @@ from datetime import datetime
 from core.jobs import JobView
 from core.metrics import progress
 from core.records import TERMINAL, Fingerprint, Round, RunStatus, Summary
-from core.types import ChainShape, EarlyExitDrafter, Lossless, NoDrafter, RunSpec
+from core.types import ChainShape, EarlyExitDrafter, NoDrafter, RunSpec, is_lossless
 from pages.ui.services import Services
 from storage.queries import StoredRun
 
@@ -62,7 +62,7 @@ class Shown:
     @property
     def lossy(self) -> bool:
         """Its rule changes the law of the output."""
-        return not isinstance(self.spec.request.rule, Lossless)
+        return not is_lossless(self.spec.request.rule)
 
 
 def valid_id(text: str | None) -> str | None:

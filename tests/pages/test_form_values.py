@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.errors import BadInput
-from core.grammar import parse_drafter, parse_rule, parse_shape
+from core.grammar import parse_allowed, parse_drafter, parse_rule, parse_shape
 from core.types import PairSpec, Request, RunSpec, Sampling, Stops
 from pages.ui.examples import EXAMPLES
 from pages.ui.form_values import DEFAULTS, bounds, show_stop, spec_of, stop_strings, values_of
@@ -20,13 +20,14 @@ def made(drafter: str, shape: str, rule: str) -> RunSpec:
             chat=False,
             sampling=Sampling(
                 temperature=0.7, top_k=5, top_p=0.9, min_p=0.1, eta=0.01, epsilon=0.02, repetition_penalty=1.1,
-                min_new_tokens=3, truncate_draft=True,
+                min_new_tokens=3, truncate_draft=True, allowed=parse_allowed("top_k=9;eta=0.1,delta=0.2"),
             ),
             stops=Stops(max_new_tokens=7, stop_strings=("\n\n", "a\\nb", "\tEND ")),
             drafter=parse_drafter(drafter),
             shape=parse_shape(shape),
             rule=parse_rule(rule),
             seed=2**62,
+            measure_distortion=False,
         ),
     )  # fmt: skip
 
@@ -38,6 +39,16 @@ def made(drafter: str, shape: str, rule: str) -> RunSpec:
         ("model", "chain:3", "lenience:0.4"),
         ("prompt_lookup:2,5", "chain:8", "lossless"),
         ("early_exit:20", "s4_k3_d9", "spec_cascade:0.3,redraw=draft_in_set,recompute=true"),
+        ("model", "chain:3", "block"),
+        ("model", "chain:3", "cos_we:0.25"),
+        ("model", "chain:3", "cos_cd:0.75"),
+        ("model", "chain:3", "typical:0.2,delta=0.1,redraw=target,hard=false,recompute=true"),
+        ("model", "chain:3", "typical:0.2"),
+        ("model", "chain:3", "truncation:top_k=7,top_p=0.9,min_p=0.1,epsilon=0.01,eta=0.02,delta=0.3,redraw=target"),
+        ("model", "chain:3", "truncation:top_k=7,recompute=true"),
+        ("model", "chain:3", "adaptive_interpolation:0.4"),
+        ("model", "chain:3", "overshoot_ceiling:0.6"),
+        ("model", "chain:3", "min_p_ceiling:0.5,ell=0.4"),
     ],
 )
 def test_a_run_put_into_the_form_is_asked_for_again_exactly(drafter: str, shape: str, rule: str) -> None:

@@ -65,7 +65,7 @@ def test_the_form_submits_what_its_fields_say(open_page: Open) -> None:
     at.selectbox(key="live_drafter").set_value("early_exit").run()
     at.number_input(key="live_layers").set_value(20)
     at.get("button_group")[0].set_value("tree").run()  # type: ignore[attr-defined]
-    at.get("button_group")[1].set_value("spec_cascade").run()  # type: ignore[attr-defined]
+    at.selectbox(key="live_rule").set_value("spec_cascade").run()
     at.number_input(key="live_p_base").set_value(0.3)
     at.number_input(key="live_temperature").set_value(0.7)
     at.text_area(key="live_stop_strings").set_value("END\n\\n\\n")

@@ -1,0 +1,107 @@
+"""What a rule becomes where its idea has nothing to work on: sentences that pages and terminal show before a run."""
+
+from __future__ import annotations
+
+from core.grammar import format_rule
+from core.types import (
+    AdaptiveInterpolation,
+    Block,
+    CosCD,
+    CosWE,
+    Lenience,
+    Lossless,
+    MinPCeiling,
+    NoDrafter,
+    OvershootCeiling,
+    Request,
+    TargetLawSpec,
+    TruncationSpec,
+    Typical,
+)
+
+
+def notices(request: Request) -> list[str]:
+    """Sentences, none for a request whose rule does what its name says. Block verification of a branching tree is not
+    among them: :class:`~core.types.Request` refuses it."""
+    if isinstance(request.drafter, NoDrafter) or isinstance(request.rule, Lossless):
+        return []
+    if request.sampling.greedy:
+        return [_greedy(request)]
+    found = [sentence for sentence in (_parameters(request),) if sentence]
+    if not request.samples_candidates:
+        found += [sentence for sentence in (_one_hot(request),) if sentence]
+    return found
+
+
+def _greedy(request: Request) -> str:
+    name = format_rule(request.rule)
+    if not isinstance(request.rule, TargetLawSpec):
+        return (
+            f"At temperature 0 the target has one token, so {name} accepts what lossless verification accepts: "
+            "the output is the target's greedy one."
+        )
+    if request.samples_candidates or request.drafter.kind != "prompt_lookup":
+        return (
+            f"At temperature 0 {name} accepts the most probable token of its own law r*, formed from p and q without "
+            "temperature; the token after a fully accepted draft is the target's."
+        )
+    return (
+        f"At temperature 0 {name} accepts the most probable token of its own law r*, and a copied candidate has no q "
+        "but certainty (one-hot)."
+    )
+
+
+def _parameters(request: Request) -> str | None:
+    match request.rule:
+        case Lenience(ell=1.0) | CosWE(draft_weight=0.0):
+            return f"{format_rule(request.rule)} is the lossless rule: it changes nothing."
+        case CosWE(draft_weight=1.0):
+            return "cos_we:1.0 accepts every candidate: inside a draft the output is the draft's, unverified."
+        case AdaptiveInterpolation() | OvershootCeiling():
+            return f"The paper's formula of {request.rule.kind} doesn't sum to one; it is renormalised here."
+        case _:
+            return None
+
+
+def _one_hot(request: Request) -> str | None:
+    """Deterministic candidates: q is certainty, whatever the drafter thought of them (rules.md §2)."""
+    name = format_rule(request.rule)
+    match request.rule:
+        case CosCD():
+            return (
+                f"These candidates are not sampled, so q is one-hot: p/q^μ leaves the first candidate alone, and "
+                f"{name} accepts it wherever the target gives it any probability."
+            )
+        case CosWE(draft_weight=weight):
+            return (
+                f"These candidates are not sampled, so q is one-hot: {name} raises the first candidate of a position "
+                f"by {weight:g} instead of mixing in the draft's distribution."
+            )
+        case AdaptiveInterpolation() | OvershootCeiling():
+            return (
+                f"These candidates are not sampled, so q is one-hot: {name} raises the first candidate of a position "
+                "instead of mixing in the draft's distribution."
+            )
+        case Lenience(ell=ell) if ell < 1.0:
+            return f"These candidates are not sampled, so q is one-hot: {name} accepts with min(1, p/{ell:g})."
+        case MinPCeiling(ell=ell):
+            return (
+                f"These candidates are not sampled, so q is one-hot: {name} takes the first candidate in its set, and "
+                f"others with min(1, p/{ell:g})."
+            )
+        case Typical(hard=False):
+            return (
+                f"These candidates are not sampled: {name} tests each with min(1, p/τ), p being what earlier "
+                "rejections left."
+            )
+        case Block():
+            return None
+        case _ if isinstance(request.rule, TruncationSpec):
+            said = (
+                f"These candidates are not sampled: {name} takes the first one inside its set, so p and q play no part."
+            )
+            if request.rule.redraw == "draft_in_set":
+                said += " A rejected position has no draft mass left in the set and is drawn from the target's."
+            return said
+        case _:
+            return None
