@@ -14,9 +14,11 @@ from torch import Tensor
 from core.distortion import reference
 from core.errors import BadInput
 from core.grammar import format_rule, parse_rule
+from core.rule_targets import TargetLawRule
 from core.rules import TokenRule, induced, token_rule
 from core.theory import Numbers, gap, overshoot, pair
 from core.truncation import TruncationRule
+from core.types import CosCD
 
 Vector = tuple[float, ...]
 
@@ -27,8 +29,8 @@ class Emission:
 
     ``tv``, ``kl``, ``escaped``: ``induced`` against p. ``reference``: what the rule is judged by, p_Θ for a truncation
     rule and p for all others, with ``ref_tv``, ``ref_kl``, ``ref_escaped`` against it. KL in nats, None where the law
-    leaves the support. ``overshoot``: expected share of tested tokens with q > p/ℓ. ``fallback``: the redraw that the
-    rule names has no mass here, so it draws from its substitute.
+    leaves the support. ``overshoot``: expected share of tested tokens with q > p/ℓ. ``note``: a sentence
+    where the rule degenerates here, else empty.
     """
 
     rule: str
@@ -47,7 +49,7 @@ class Emission:
     ref_kl: float | None
     ref_escaped: float
     allowed: tuple[bool, ...] | None
-    fallback: bool
+    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,13 +112,22 @@ def emission(text: str, p: Numbers, q: Numbers) -> Emission:
         ref_kl=to_reference.kl,
         ref_escaped=to_reference.escaped,
         allowed=None if allowed is None else tuple(bool(inside) for inside in allowed.tolist()),
-        fallback=allowed is not None and isinstance(rule, TruncationRule) and rule.falls_back(draft, allowed),
+        note=_note(rule, target, draft),
     )
 
 
 def emissions(texts: Sequence[str], p: Numbers, q: Numbers) -> tuple[Emission, ...]:
     """:func:`emission` of each; raises BadInput for the first that can't be."""
     return tuple(emission(text, p, q) for text in texts)
+
+
+def _note(rule: TokenRule, p: Tensor, q: Tensor) -> str:
+    if isinstance(rule, TruncationRule) and rule.falls_back(q, rule.allowed(p)):
+        return "q has no mass on the allowed set: a rejection draws from p inside the set instead."
+    contrastive = isinstance(rule, TargetLawRule) and isinstance(rule.spec, CosCD)
+    if contrastive and not bool(((p > 0.0) & (q > 0.0)).any()):
+        return "p and q share no token, so nothing is left of p/q^μ: r* is p."
+    return ""
 
 
 def allowed_set(rule: TokenRule, p: Tensor) -> Tensor | None:

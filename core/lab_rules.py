@@ -106,6 +106,16 @@ class LabRule:
         """The rule with these values, in the one grammar. Raises BadInput for a value out of its range."""
         return format_rule(valid(lambda: self.make(DEFAULTS | dict(values))))
 
+    def remark(self, values: Values) -> str:
+        """What has to be known beside its formulas, at these values; empty when nothing."""
+        said = []
+        if self.name == "cos_we":
+            weight = values["draft_weight"]
+            said.append(f"The paper's λ is {1.0 - weight:g} in its Eq. 7-8 and {weight:g} in its tables.")
+        if self.redraws == "norm (r*−q)₊":
+            said.append("r* needs a draft: a bonus token, after a wholly accepted draft, comes from p.")
+        return " ".join(said)
+
     def swept(self, values: Values) -> tuple[tuple[float, str], ...]:
         """(value, rule text) along its parameter; empty without one."""
         if self.parameter is None:

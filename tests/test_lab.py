@@ -12,10 +12,11 @@ from core.grammar import parse_rule
 from core.intervals import wilson
 from core.lab import emission, facts
 from core.lab_pairs import PRESETS, REST, lab_pair, of_position, of_preset
-from core.lab_rules import BLOCK, RULES
+from core.lab_rules import BLOCK, BY_NAME, RULES
 from core.monte_carlo import chain_rounds, exact_law, sibling_rounds
 from core.records import ROOT, Position, TopToken
 from core.replay import replay
+from core.rule_table import rule_rows
 from core.rules import induced, token_rule
 from core.trees import Drawing
 from tests.rule_texts import RULES as TEXTS
@@ -36,15 +37,33 @@ def test_a_record_has_the_values_of_the_specification():
     assert (one.mass, one.tv, one.kl) == pytest.approx((0.7, 0.25, 0.14508), abs=5e-6)
     assert one.reference == pytest.approx((0.625, 0.375, 0)) and one.ref_kl is None
     assert (one.ref_tv, one.ref_escaped) == pytest.approx((0.185, 0.06))
-    assert one.allowed == (True, True, False) and not one.fallback
+    assert one.allowed == (True, True, False) and one.note == ""
     assert emission("lenience:0.8", P, Q).overshoot == pytest.approx(0.3)
     assert emission("lossless", P, Q).allowed is None
 
 
 def test_a_draft_without_mass_on_the_allowed_set_falls_back_and_says_so():
     one = emission("spec_cascade:0.5,redraw=draft_in_set", P, (0, 0, 1))
-    assert one.fallback and one.residual == pytest.approx((0.625, 0.375, 0))
+    assert "no mass on the allowed set" in one.note and one.residual == pytest.approx((0.625, 0.375, 0))
     assert one.mass == 0.0
+
+
+def test_contrasting_with_a_draft_of_other_tokens_leaves_the_target_and_says_so():
+    one = emission("cos_cd:0.5", (0.5, 0.5, 0.0), (0.0, 0.0, 1.0))
+    assert "r* is p" in one.note and one.induced == (0.5, 0.5, 0.0)
+
+
+def test_the_record_is_that_of_the_command_lines_table():
+    for row in rule_rows(P, Q):
+        one = emission(row.rule, P, Q)
+        assert one.rule == row.rule and one.induced == pytest.approx(row.induced)
+        assert (one.mass, one.tv, one.escaped) == pytest.approx((row.acceptance_mass, row.tv, row.escaped_mass))
+        assert one.kl == pytest.approx(row.kl)
+
+
+def test_the_mixtures_weight_is_said_in_both_meanings_of_the_papers_lambda():
+    assert "λ is 0.8 in its Eq. 7-8 and 0.2 in its tables" in BY_NAME["cos_we"].remark({"draft_weight": 0.2})
+    assert BY_NAME["lossless"].remark({}) == ""
 
 
 @pytest.mark.parametrize("text", TEXTS)

@@ -143,6 +143,8 @@ def value(name: str, number: float | None) -> str:
         return numbers.ratio(number)
     if unit == "share":
         return numbers.rate(number)
+    if unit == "nats":
+        return numbers.nats(number)
     return numbers.quantity(number, 1 if name == "tokens_per_second" else 2)
 
 

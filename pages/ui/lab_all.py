@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.lab_pairs import LabPair
 from core.lab_rules import PARAMETERS, RULES, LabRule
-from pages.ui import charts, lab_charts, lab_compute, lab_values, numbers
+from pages.ui import charts, lab_charts, lab_compute, lab_values, numbers, parts
 from pages.ui.lab_charts import Path, Point
 from pages.ui.lab_tables import Cell, Head, Line, distance, nats, probability, table, token
 
@@ -46,9 +46,9 @@ def draw(pair: LabPair) -> None:
         key="lab_vector",
     )  # fmt: skip
     st.html(table((*HEADS, *_token_heads(pair)), _lines(found, shown or "induced"), "Every rule at this p and q"))
-    fallen = [rule.label for rule, one in zip(RULES, found, strict=True) if one.fallback]
-    if fallen:
-        st.caption(f"q has no mass on the allowed set of {', '.join(fallen)}: p inside the set is redrawn from.")
+    for rule, one in zip(RULES, found, strict=True):
+        if one.note:
+            st.html(parts.note("info", one.note, f"{rule.label}:"))
     st.caption(
         "Bonus tokens, drawn after a whole draft was accepted, come from p, or from p_Θ for redraws inside the set; "
         "the law of a collaborative rule does not hold there. Block verification is not here: it judges a whole chain."

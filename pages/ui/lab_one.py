@@ -36,8 +36,10 @@ def draw(pair: LabPair) -> None:
         matched = numbers.NOTHING if one.ref_kl is None else f"{one.ref_kl:.4f} nats"
         escaped = f" ({numbers.rate(one.ref_escaped)} of the law escapes)" if one.ref_kl is None else ""
         st.caption(MATCHED.format(tv=f"{one.ref_tv:.4f}", kl=matched + escaped))
-    if one.fallback:
-        st.html(parts.note("info", "q has no mass on the allowed set: the redraw falls back to p inside the set."))
+    if one.note:
+        st.html(parts.note("info", one.note))
+    if remark := rule.remark(values):
+        st.caption(remark)
     figure = lab_compute.figure2(pair, ((rule.label, text),))
     with st.container(key="lab_one_charts"):
         left, right = st.columns(2, gap="medium")

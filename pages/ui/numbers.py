@@ -35,6 +35,15 @@ def quantity(value: float | int | None, digits: int = 2) -> str:
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
 
 
+def nats(value: float | None) -> str:
+    """A divergence with three decimals; tiny ones keep their magnitude, and what rounding leaves is ``≈ 0``."""
+    if value is None:
+        return NOTHING
+    if value < 1e-6:
+        return "0" if value == 0 else "≈ 0"
+    return f"{value:.1e}" if value < 0.0005 else f"{value:,.3f}"
+
+
 def seconds(value: float | None) -> str:
     """A duration with the unit that suits it: ``830 µs``, ``41.2 ms``, ``3.21 s``, ``2 min 05 s``."""
     if value is None:

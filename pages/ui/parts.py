@@ -9,10 +9,11 @@ from typing import Literal
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from core.counterparts import baseline
 from core.grammar import format_drafter, format_rule, format_shape, sampling_parts
 from core.metrics import GLOSSARY
 from core.records import Summary
-from core.types import RunSpec
+from core.types import Lossless, RunSpec
 from pages.ui import numbers, palette
 from pages.ui.runs import Shown
 
@@ -94,12 +95,37 @@ def cards(run: Shown, summary: Summary, speed_up: float | None) -> str:
             ("accepted_length", numbers.quantity(s.accepted_length), counts),
             ("rounds_without_draft", numbers.quantity(s.rounds_without_draft), f"Here: of {s.rounds:,} rounds."),
         ]
+    if s.distortion_positions:
+        told = distortion_notes(run.spec, s)
+        shown += [
+            ("distortion_kl", numbers.nats(s.distortion_kl), told),
+            ("distortion_tv", numbers.rate(s.distortion_tv), told),
+        ]
     shown += [
         ("ttft_s", numbers.seconds(s.ttft_s), ""),
         ("peak_memory_bytes", numbers.size(s.peak_memory_bytes), _MEMORY.get(s.peak_memory_kind or "", "")),
     ]
     items = [_card(name, value, more, far=place % 4 >= 2) for place, (name, value, more) in enumerate(shown)]
     return f'<dl class="sl-cards">{"".join(items)}</dl>'
+
+
+def distortion_notes(spec: RunSpec, s: Summary) -> str:
+    """What the distortion is against, and why; how many positions it is of; what escaped and what measuring cost."""
+    bits = [f"Against the lossless baseline. {baseline(spec.request).reason}"]
+    if isinstance(spec.request.rule, Lossless):
+        bits = ["Against the target's own law: what is left is rounding."]
+    bits.append(f"Here: over {numbers.quantity(s.distortion_positions)} tested positions.")
+    if s.distortion_kl_undefined:
+        bits.append(
+            f"In {numbers.quantity(s.distortion_kl_undefined)} of them the rule can emit what the law never does: they "
+            f"have no KL; {numbers.rate(s.escaped_mass)} of all probability escapes."
+        )
+    if s.distortion_conditional:
+        bits.append(f"{numbers.quantity(s.distortion_conditional)} are conditional on the tokens tried.")
+    if s.overshoot is not None:
+        bits.append(f"Overshoot: {numbers.rate(s.overshoot)} of tested tokens.")
+    bits.append(f"Measuring took {numbers.seconds(s.distortion_s)}.")
+    return " ".join(bits)
 
 
 _MEMORY = {
