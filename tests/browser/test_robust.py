@@ -37,7 +37,8 @@ def test_a_run_goes_on_with_every_browser_closed_and_two_browsers_then_see_the_s
 
 
 LATEST_IN_VIEW = """() => {
-  const tail = document.querySelector('[class*="st-key-tail_"]'), last = [...document.querySelectorAll('.sl-round')].pop();
+  const tail = document.querySelector('[class*="st-key-tail_"]');
+  const last = [...document.querySelectorAll('.sl-round')].pop();
   if (!tail || !last) return false;
   const below = last.getBoundingClientRect().bottom - tail.getBoundingClientRect().bottom;
   return tail.scrollHeight > tail.clientHeight && below < 1;
