@@ -129,6 +129,7 @@ def test_a_chip_tells_its_numbers_by_keyboard(app: RunningApp, view: View) -> No
     page = view(app.url)
     ask(page, "keyboard", 20)
     status(page, "done")
+    expect(page.locator("[data-round]").first).to_be_visible()  # the last redraw, which may take a focus away
     chip = page.locator(".sl-chip.sl-rejected").first
     chip.focus()
     page.keyboard.press("Shift+Tab")
