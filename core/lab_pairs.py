@@ -85,7 +85,7 @@ def of_position(position: Position) -> LabPair:
     """
     if position.q_rest is None or any(token.q is None for token in position.top):
         raise BadInput("Nothing was drafted at this position, so it has no q: choose one that was tested.")
-    tokens = _distinct([token.text or f"⟨{token.token}⟩" for token in position.top])
+    tokens = distinct([token.text or f"⟨{token.token}⟩" for token in position.top])
     p = [token.p for token in position.top]
     q = [token.q or 0.0 for token in position.top]
     if position.p_rest > 0.0 or position.q_rest > 0.0 or len(tokens) < 2:
@@ -110,7 +110,7 @@ def _scaled(column: str, tokens: Sequence[str], values: Sequence[float]) -> tupl
     return tuple(value / total for value in values)
 
 
-def _distinct(texts: Sequence[str]) -> list[str]:
+def distinct(texts: Sequence[str]) -> list[str]:
     """Texts told apart, as several ids may read alike."""
     seen: dict[str, int] = {}
     found = []

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.min_p_ceiling import MinPCeilingRule
 from core.rule_targets import TargetLawRule
-from core.token_rule import LosslessRule, TokenRule, without
+from core.token_rule import LosslessRule, TokenRule, norm_or, without
 from core.truncation import TruncationRule
 
 
@@ -80,8 +80,8 @@ class TowardLaw(RecursiveRejection):
         return self.rule.accept(self.law, q)
 
     def reject(self, token: int, q: Tensor) -> None:
-        """r* ← norm (r*−q)₊."""
-        self.law = self.rule.residual(self.law, q)
+        """r* ← norm (r*−q)₊, or p where nothing is left."""
+        self.law = norm_or((self.law - q).clamp_min(0.0), self.p)
 
     def redraw(self, q: Tensor) -> Tensor:
         """What is left of r*."""

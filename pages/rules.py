@@ -15,7 +15,8 @@ TABS = {
     "paper": ("Paper's figures", lab_paper.draw),
     "article": ("Article's examples", lab_article.draw),
 }
-TAB = "lab_tab"
+TAB, FIRST = "lab_tab", "lab_first_tab"
+"""The open tab, and the one that the page began with: another default would make another widget of them."""
 
 
 def page() -> None:
@@ -24,8 +25,9 @@ def page() -> None:
     if pair is None:
         return
     labels = [label for label, _ in TABS.values()]
-    first = TABS.get(st.query_params.get("tab", ""), TABS["all"])[0]
-    opened = st.tabs(labels, default=first, key=TAB, on_change="rerun")
+    if TAB not in st.session_state:
+        st.session_state[FIRST] = TABS.get(st.query_params.get("tab", ""), TABS["all"])[0]
+    opened = st.tabs(labels, default=st.session_state[FIRST], key=TAB, on_change="rerun")
     for (name, (_, draw)), tab in zip(TABS.items(), opened, strict=True):
         if not tab.open:
             continue

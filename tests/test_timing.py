@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import core.lane
 from core.engine import cycles, generate
 from core.kv import SlotCache
 from core.lanes import Lanes
@@ -40,6 +41,9 @@ class Time:
 
         return timed
 
+
+MEASURE_S = 0.0625
+"""Cost of measuring one round's distortion, seconds."""
 
 TARGET_S, DRAFT_S, KEEP_S, TEXT_S, HELD_S = 8.0, 2.0, 0.5, 0.125, 1024.0
 """Cost of a target pass, a draft pass, committing a path in one cache, one token's text, and a slow consumer."""
@@ -170,6 +174,29 @@ def test_other_time_is_measured_by_its_own_clock_reads_and_not_as_a_remainder():
     assert (one.draft_s, one.verify_s, one.state_s, one.other_s) == (2.0**5, 2.0**6, 2.0**7, 2.0**8)
     assert one.wall_s == 2.0**9 - 2.0**5
     assert one.ended_at_s == 2.0**9 - 2.0**0 - 2.0**3
+
+
+def test_measuring_distortion_is_a_known_part_of_the_other_time(monkeypatch):
+    time = Time()
+    pair = timed_pair(time, monkeypatch)
+    monkeypatch.setattr(core.lane, "measure", time.costs(MEASURE_S, core.lane.measure))
+    request = Request(
+        prompt="ab",
+        sampling=Sampling(temperature=0.0),
+        stops=Stops(max_new_tokens=8),
+        drafter=SmallModelDrafter(),
+        shape=ChainShape(gamma=3),
+    )
+    started, rounds, ended = slowly(generate([request], pair, clock=time), time)
+    assert [one.distortion_s for one in rounds] == [MEASURE_S] * 2
+    assert [one.other_s for one in rounds] == [MEASURE_S + 4 * TEXT_S] * 2
+    assert [one.state_s for one in rounds] == [2 * KEEP_S] * 2
+    summary = summarise(started, rounds, ended)
+    assert summary.distortion_s == 2 * MEASURE_S
+    assert violations(summary, rounds) == []
+    silent = request.model_copy(update={"measure_distortion": False})
+    _, rounds, _ = slowly(generate([silent], pair, clock=time), time)
+    assert [(one.distortion_s, one.other_s) for one in rounds] == [(None, 4 * TEXT_S)] * 2
 
 
 def test_a_batch_shares_the_stage_times_of_its_common_pass(monkeypatch):

@@ -46,9 +46,9 @@ def draw(pair: LabPair) -> None:
         key="lab_vector",
     )  # fmt: skip
     st.html(table((*HEADS, *_token_heads(pair)), _lines(found, shown or "induced"), "Every rule at this p and q"))
-    for rule, one in zip(RULES, found, strict=True):
-        if one.note:
-            st.html(parts.note("info", one.note, f"{rule.label}:"))
+    for note in dict.fromkeys(one.note for one in found if one.note):
+        which = ", ".join(rule.label for rule, one in zip(RULES, found, strict=True) if one.note == note)
+        st.html(parts.note("info", note, f"{which}:"))
     st.caption(
         "Bonus tokens, drawn after a whole draft was accepted, come from p, or from p_Θ for redraws inside the set; "
         "the law of a collaborative rule does not hold there. Block verification is not here: it judges a whole chain."

@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from core.errors import BadInput, SpecLensError
-from core.lab_pairs import PRESETS, LabPair, lab_pair, of_position, of_preset
+from core.lab_pairs import PRESETS, LabPair, distinct, lab_pair, of_position, of_preset
 from core.records import ROOT, Position, Round
 from pages.ui import lab_compute, lab_link, numbers, parts
 from pages.ui.lab_link import Stored
@@ -139,11 +139,11 @@ def _edited(begun: LabPair) -> LabPair:
     given = [token(text) for text in begun.tokens]
     if columns["token"] == given and columns["p"] == list(begun.raw_p) and columns["q"] == list(begun.raw_q):
         return begun
-    names = [str(name or f"#{place + 1}") for place, name in enumerate(columns["token"])]
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise BadInput(f"Two tokens are called {twice}: give each its own name.")
-    return lab_pair(names, [_number(value) for value in columns["p"]], [_number(value) for value in columns["q"]])
+    whole = dict(zip(enumerate(given), begun.tokens, strict=True))  # what a line still shows shortened
+    names = [whole.get((place, name), name or f"#{place + 1}") for place, name in enumerate(columns["token"])]
+    return lab_pair(
+        distinct(names), [_number(value) for value in columns["p"]], [_number(value) for value in columns["q"]]
+    )
 
 
 def _value(value: Any) -> Any:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from core.records import (
     ROOT,
+    Distortion,
     Ended,
     Fingerprint,
     Node,
@@ -128,7 +129,11 @@ def round_(index: int, text: str = "to", committed: int = 2) -> Round:
     """A round of a chain of two: one accepted, one rejected, then a correction."""
     first = Node(100 + index, text, ROOT, 1, "accepted", 0.5, 0.25, 0.25, 1.0, 0.125)
     second = Node(7, "x", 0, 2, "rejected", 0.1, 0.8, 0.8, 0.125, 0.1250001, near_threshold=True)
-    top = (TopToken(100 + index, text, 0.5, 0.25), TopToken(7, "x", 0.1, 0.8))
+    top = (TopToken(100 + index, text, 0.5, 0.25, 0.75, 0.625), TopToken(7, "x", 0.1, 0.8, 0.0, None))
+    places = (
+        Position(ROOT, top, 0.4, 0.0, Distortion(0.25, 0.125, 0.0, 1.0)),
+        Position(0, (TopToken(9, "y", 1.0, None),), 0.0, None),
+    )
     return Round(
         request=0,
         index=index,
@@ -136,13 +141,14 @@ def round_(index: int, text: str = "to", committed: int = 2) -> Round:
         committed=tuple(range(100 + index, 100 + index + committed)),
         committed_text=(text,) * committed,
         source="correction",
-        positions=(Position(ROOT, top, 0.4, 0.0), Position(0, (TopToken(9, "y", 1.0, None),), 0.0, None)),
+        positions=places,
         draft_s=0.001,
         verify_s=0.015,
         state_s=0.0001,
         other_s=0.0002,
         wall_s=0.0163,
         ended_at_s=0.25 + 0.02 * (index + 1),
+        distortion_s=0.00005,
     )
 
 
@@ -185,6 +191,14 @@ def summary(text: str = "hello", tokens_per_second: float | None = 40.5) -> Summ
         tokens_per_second=tokens_per_second,
         peak_memory_bytes=3 * 2**30,
         peak_memory_kind="process_rss",
+        distortion_kl=0.25,
+        distortion_tv=0.125,
+        escaped_mass=0.0,
+        overshoot=None,
+        distortion_positions=6,
+        distortion_kl_undefined=0,
+        distortion_conditional=0,
+        distortion_s=0.0001,
     )
 
 
@@ -217,12 +231,17 @@ _nodes = st.builds(
     near_threshold=st.booleans(),
     redraw_fallback=st.booleans(),
 )
+_tops = st.builds(TopToken, token=_ids, text=texts, p=_unit, q=_maybe, residual=_maybe, induced=_maybe)
+_distortions = st.builds(
+    Distortion, kl=_maybe, tv=_unit, escaped_mass=_unit, overshoot=_maybe, conditional=st.booleans()
+)
 _positions = st.builds(
     Position,
     node=st.integers(ROOT, 8),
-    top=st.lists(st.builds(TopToken, token=_ids, text=texts, p=_unit, q=_maybe), max_size=4).map(tuple),
+    top=st.lists(_tops, max_size=4).map(tuple),
     p_rest=_unit,
     q_rest=_maybe,
+    distortion=st.none() | _distortions,
 )
 
 
@@ -247,6 +266,7 @@ def rounds(draw: st.DrawFn, most: int = 3) -> list[Round]:
                 other_s=draw(_seconds),
                 wall_s=draw(_seconds),
                 ended_at_s=draw(_seconds),
+                distortion_s=draw(st.none() | _seconds),
             )
         )
     return made

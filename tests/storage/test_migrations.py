@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from duckdb_sqlalchemy import insert
 from sqlalchemy import String
 
 from core.errors import StorageUnavailable
-from core.records import Fingerprint, Summary
+from core.records import Fingerprint, Position, Summary, TopToken
 from core.types import Sampling
 from storage import migrate
 from storage.connect import connect
@@ -24,7 +25,7 @@ from storage.queries import Runs
 from storage.run_rows import submitted_row
 from storage.schema import fingerprints, metadata, runs
 from storage.store import Store
-from tests.storage.records import at, run_id, spec
+from tests.storage.records import at, run_id, spec, summary
 
 
 def _first_schema(path: Path) -> None:
@@ -178,3 +179,36 @@ def test_a_database_of_the_second_schema_gets_labels_and_its_candidates_read_as_
         ((node,),) = (one.nodes for one in stored.rounds(run_id(1)))
         assert (node.text, node.redraw_fallback) == ("a", False)
     assert path.with_name("speclens.schema-0002.duckdb").is_file()
+
+
+def test_a_database_of_the_third_schema_reads_its_runs_and_positions_as_not_measured(path: Path) -> None:
+    _first_schema(path)
+    engine = connect(path)
+    old = {
+        name: value
+        for name, value in dataclasses.asdict(summary()).items()
+        if name not in {"distortion_kl", "distortion_tv", "escaped_mass", "overshoot", "distortion_s"}
+        and not name.startswith("distortion_")
+    }
+    with engine.connect() as connection:
+        migrate.upgrade(connection, "0003")
+        connection.exec_driver_sql(
+            "INSERT INTO rounds "
+            "SELECT run_id, 0, 0, 'bonus', 1, 1, 0, 0, 0, 1, 1, '[5]', '[\"a\"]', 0, 0, 0, 0, 0, 0 FROM runs"
+        )
+        connection.exec_driver_sql("INSERT INTO positions SELECT run_id, 0, 0, -1, 0.25, NULL FROM runs")
+        connection.exec_driver_sql("INSERT INTO top_tokens SELECT run_id, 0, 0, 0, 5, 'a', 0.75, NULL FROM runs")
+        connection.exec_driver_sql(f"UPDATE runs SET summary_json = '{json.dumps(old)}'")
+        connection.commit()
+    engine.dispose()
+    with Store(path) as store:
+        stored = Runs(store)
+        (run,) = stored.list()
+        assert run.summary is not None
+        assert run.summary.output_tokens == 6
+        assert (run.summary.distortion_kl, run.summary.distortion_positions, run.summary.distortion_s) == (None,) * 3
+        (one,) = stored.rounds(run_id(1))
+        assert one.distortion_s is None
+        assert one.positions == (Position(-1, (TopToken(5, "a", 0.75, None),), 0.25, None),)
+        assert run.spec == spec()
+    assert path.with_name("speclens.schema-0003.duckdb").is_file()
