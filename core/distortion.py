@@ -18,6 +18,9 @@ from core.token_rule import TokenRule, normalised
 from core.trees import Draft
 from core.truncation import TruncationRule
 
+LEAST = 1e-300
+"""Stands in for 0 where a term 0·log 0 would be NaN."""
+
 
 @dataclass(frozen=True, slots=True)
 class InducedLaw:
@@ -49,14 +52,15 @@ def induced_law(draft: Draft, candidates: list[int], position: RuledPosition) ->
             passed = float(accepts[token])
             law[token] += reach * passed
         else:
-            accepted = q.double() * accepts.double()
+            accepted = accepts.double().mul_(q)
             passed = float(accepted.sum())
-            law += reach * accepted
+            law.add_(accepted, alpha=reach)
         reach *= max(0.0, 1.0 - passed)
         siblings.reject(draft.tokens[node], q)
         q = draft.left_of(q, node)
     residual = siblings.redraw(q)
-    return InducedLaw(law + reach * residual.double(), residual, _conditional(draft, len(candidates), position.rule))
+    law.add_(residual, alpha=reach)
+    return InducedLaw(law, residual, _conditional(draft, len(candidates), position.rule))
 
 
 def _conditional(draft: Draft, candidates: int, rule: TokenRule) -> bool:
@@ -73,14 +77,16 @@ def reference(rule: TokenRule, p: Tensor) -> Tensor:
 def distance(law: Tensor, p_ref: Tensor) -> tuple[float | None, float, float]:
     """KL(law‖p_ref) in nats, total variation, and the mass of ``law`` where p_ref has none; KL is None where there is
     any such mass. Both [V] are renormalised in float64."""
-    ours, theirs = normalised(law.double()), normalised(p_ref.double())
-    tv = min(1.0, float((ours - theirs).abs().sum()) / 2.0)
-    escaped = float(ours[theirs <= 0.0].sum())
-    if escaped > 0.0:
-        return None, tv, min(1.0, escaped)
-    inside = ours > 0.0
-    kl = float((ours[inside] * (ours[inside] / theirs[inside]).log()).sum())
-    return max(0.0, kl), tv, 0.0
+    ours = normalised(law.double())
+    theirs = p_ref.double()
+    theirs = theirs / theirs.sum()
+    tv = min(1.0, float((ours - theirs).abs_().sum()) / 2.0)
+    if float(theirs.min()) <= 0.0:
+        escaped = float(ours.masked_fill(theirs > 0.0, 0.0).sum())
+        if escaped > 0.0:
+            return None, tv, min(1.0, escaped)
+    terms = (ours / theirs.clamp_min_(LEAST)).clamp_min_(LEAST).log_().mul_(ours)
+    return max(0.0, float(terms.sum())), tv, 0.0
 
 
 def overshoot(draft: Draft, tested: list[int], position: RuledPosition) -> float | None:

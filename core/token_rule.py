@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from core.types import Lenience
@@ -32,7 +31,7 @@ def without(distribution: Tensor, token: int) -> Tensor:
 
 def capped_ratio(wanted: Tensor, q: Tensor) -> Tensor:
     """min(1, wanted/q) [V]; a token with q = 0 can't have been drawn: 1 where it is wanted, else 0."""
-    return torch.where(q > 0.0, wanted / q, (wanted > 0.0).to(wanted.dtype)).clamp_max(1.0)
+    return (wanted / q).nan_to_num_(nan=0.0, posinf=1.0).clamp_max_(1.0)
 
 
 class TokenRule(Protocol):

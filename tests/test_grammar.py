@@ -21,6 +21,7 @@ from core.grammar import (
     parse_drafter,
     parse_rule,
     parse_shape,
+    sampling_text,
     valid,
 )
 from core.types import (
@@ -167,9 +168,23 @@ def test_every_rule_reads_back_what_it_prints(spec):
     assert parse_rule(format_rule(spec)) == spec
 
 
-@given(allowed_fields())
-def test_every_allowed_set_reads_back_what_it_prints(fields):
-    assert parse_allowed(format_allowed(AllowedSet(**fields))) == AllowedSet(**fields)
+@given(st.lists(allowed_fields().map(lambda fields: AllowedSet(**fields)), max_size=3))
+def test_allowed_sets_read_back_what_they_print_but_for_those_that_hold_everything(sets):
+    assert parse_allowed(format_allowed(sets)) == tuple(one for one in sets if not one.everything)
+
+
+def test_allowed_sets_are_written_one_after_the_other():
+    sets = (AllowedSet(top_k=2, min_p=0.1), AllowedSet(eta=0.05, delta=0.5))
+    assert parse_allowed(" top_k=2, min_p=0.1 ; eta=0.05,delta=0.5;") == sets
+    assert format_allowed(sets) == "top_k=2,min_p=0.1;eta=0.05,delta=0.5"
+    with pytest.raises(BadInput, match="'redraw=target' in 'redraw=target' is no option"):
+        parse_allowed("redraw=target")
+
+
+def test_a_sampling_is_written_with_its_allowed_sets():
+    sampling = Sampling(temperature=0.7, min_p=0.1, allowed=(AllowedSet(eta=0.2),))
+    assert sampling_text(sampling) == "T=0.7 min_p=0.1 allowed=eta=0.2"
+    assert sampling_text(Sampling(temperature=0.0)) == "greedy"
 
 
 def test_the_help_names_every_rule():
