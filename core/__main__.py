@@ -33,6 +33,7 @@ from core.types import (
     Sampling,
     Stops,
 )
+from core.waiting import wait_politely
 
 app = typer.Typer(
     help="Speculative decoding, measured round by round.",
@@ -217,6 +218,7 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
 
 def main(run: Callable[[], Any] = app) -> NoReturn:
     """Run the command line: bad input exits with 2, what can't be done here with 1, each with one sentence."""
+    wait_politely()
     try:
         run()
     except BadInput as error:

@@ -19,6 +19,7 @@ from core.errors import BadInput
 from core.lanes import Lanes
 from core.protocol import Complaint, Message, Shutdown, decode_command, encode
 from core.runner import ENGINE, LOADER, Runner
+from core.waiting import wait_politely
 
 EXIT_GRACE_S = 2.0
 """After end of input: how long a round may still take to notice before the process exits under it. Nobody listens."""
@@ -79,6 +80,7 @@ def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Serve standard input; does not return."""
+    wait_politely()
     parser = argparse.ArgumentParser(
         prog="python -m core.worker",
         description="The engine's process; see core/protocol.py.",
