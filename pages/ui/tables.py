@@ -64,6 +64,8 @@ COLUMNS: tuple[Column, ...] = (
     _metric("tokens_per_second", lambda value: numbers.quantity(value, 1)),
     _metric("tokens_per_round", numbers.quantity),
     _metric("path_acceptance", numbers.rate, extra=True),
+    _metric("distortion_kl", numbers.nats, extra=True),
+    _metric("distortion_tv", numbers.rate, extra=True),
     Column(
         "Duration", None, lambda run: numbers.seconds(run.duration_s), "From leaving the queue to the end.", number=True
     ),
