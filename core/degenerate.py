@@ -53,6 +53,11 @@ def _greedy(request: Request) -> str:
 
 def _parameters(request: Request) -> str | None:
     match request.rule:
+        case Block():
+            return (
+                "Block verification judges a chain as a whole, so no position of it has a law of its own: distortion is "
+                "not measured. The chain's law is the target's."
+            )
         case Lenience(ell=1.0) | CosWE(draft_weight=0.0):
             return f"{format_rule(request.rule)} is the lossless rule: it changes nothing."
         case CosWE(draft_weight=1.0):
@@ -94,8 +99,6 @@ def _one_hot(request: Request) -> str | None:
                 f"These candidates are not sampled: {name} tests each with min(1, p/τ), p being what earlier "
                 "rejections left."
             )
-        case Block():
-            return None
         case _ if isinstance(request.rule, TruncationSpec):
             said = (
                 f"These candidates are not sampled: {name} takes the first one inside its set, so p and q play no part."

@@ -17,11 +17,12 @@ from core.trees import Draft
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Of one tested position: what its rule emits and what it redraws from, both [V], and the distance to p_ref."""
+    """Of one tested position: what its rule emits and what it redraws from, both [V], and the distance to p_ref.
+    ``law`` and ``distortion`` are None where a position has no law of its own (block verification)."""
 
-    law: Tensor
+    law: Tensor | None
     residual: Tensor
-    distortion: Distortion
+    distortion: Distortion | None
 
 
 def measure(
@@ -33,9 +34,8 @@ def measure(
 ) -> dict[int, Measurement]:
     """Every tested position of a walk by its node. ``visited`` holds p [V] by node, as the walk read them.
 
-    A block is not measured but stated: what a position emits depends on the coins of the whole chain, and the law of
-    the chain is exactly the target's (Sun et al. 2024, Theorem 1; enumerated in tests/test_block.py). Its residuals
-    are those that each length would have drawn from.
+    What a position of a block emits depends on the coins of the whole chain, so it has residuals alone, those that
+    each length would have drawn from; that the chain's law is the target's is enumerated in tests/test_block.py.
     """
     block = block_of(draft, visited.__getitem__) if isinstance(rule, BlockRule) else None
     tried = {trial.node for trial in verdict.trials}
@@ -45,11 +45,11 @@ def measure(
         tested = [node for node in candidates if node in tried]
         if not tested:
             continue
-        position = position_of(draft, at, p, rule, untempered)
         if block is not None:
-            law, residual, conditional = p, block.residual(at + 1), False
-        else:
-            induced = induced_law(draft, candidates, position)
-            law, residual, conditional = induced.law, induced.residual, induced.conditional
-        measured[at] = Measurement(law, residual, distortion(draft, tested, position, law, conditional))
+            measured[at] = Measurement(None, block.residual(at + 1), None)
+            continue
+        position = position_of(draft, at, p, rule, untempered)
+        one = induced_law(draft, candidates, position)
+        distance = distortion(draft, tested, position, one.law, one.conditional)
+        measured[at] = Measurement(one.law, one.residual, distance)
     return measured

@@ -10,7 +10,7 @@ from core.degenerate import notices
 from core.grammar import format_rule
 from core.types import Lossless
 from tests.decoding import ask, decode
-from tests.fakes import fake_pair, hashed
+from tests.fakes import always, fake_pair, hashed
 from tests.rule_texts import RULES
 
 
@@ -30,8 +30,8 @@ def test_a_block_of_a_tree_is_refused_with_what_to_choose(drafter, shape):
 @pytest.mark.parametrize(
     ("drafter", "shape"), [("model", "chain:3"), ("model", "s3_k1_d4"), ("prompt_lookup", "chain:3")]
 )
-def test_a_block_of_a_chain_is_what_it_says(drafter, shape):
-    assert said(drafter, shape, "block") == ""
+def test_a_block_of_a_chain_says_why_its_distortion_is_not_measured(drafter, shape):
+    assert said(drafter, shape, "block").startswith("Block verification judges a chain as a whole")
 
 
 def test_a_block_has_no_tree_counterpart_and_its_baseline_is_token_verification():
@@ -112,3 +112,19 @@ def test_every_lossy_rule_has_a_baseline_with_its_reason_in_words(rule):
         assert other.reason.endswith(".")
         sampled_alike = other.request.sampling == one.sampling
         assert sampled_alike == (temperature == 0.0 or not rule.startswith(("spec_cascade", "typical", "truncation")))
+
+
+@pytest.mark.parametrize("shape", ["chain:3", "s3_k1_d4", "s3_k2_d8"])
+@pytest.mark.parametrize(("rule", "first"), [("cos_we:0.5", 1), ("cos_we:0.2", 0), ("cos_we:1", 1), ("lossless", 0)])
+def test_greedy_decoding_takes_the_argmax_of_the_rules_own_law_of_untempered_distributions(rule, first, shape):
+    """(p+q)/2 = (.3, .5, .2) has its argmax at the draft's token, .8p+.2q = (.42, .38, .2) at the target's."""
+    pair = fake_pair(always(0.5, 0.3, 0.2), always(0.1, 0.7, 0.2))
+    run = decode(ask(drafter="model", shape=shape, rule=rule, max_new_tokens=12), pair)
+    for one in run.rounds:
+        if one.nodes and first == 1:
+            assert one.committed == (1,) * (len(one.committed) - 1) + (0,)  # the bonus is the target's
+            assert one.source == "bonus"
+            assert {place.distortion.tv for place in one.positions if place.distortion} == {1.0}
+        else:
+            assert set(one.committed) == {0}
+            assert {place.distortion.tv for place in one.positions if place.distortion} <= {0.0}

@@ -116,6 +116,8 @@ COLUMNS: dict[str, Column] = {
     "rounds": _metric("rounds", numbers.quantity),
     "draft_acceptance_rate": _metric("draft_acceptance_rate", numbers.rate),
     "accepted_length": _metric("accepted_length", numbers.quantity),
+    "distortion_kl": _metric("distortion_kl", numbers.nats),
+    "distortion_tv": _metric("distortion_tv", numbers.rate),
     "ttft_s": _metric("ttft_s", numbers.seconds),
     "tpot_s": _metric("tpot_s", numbers.seconds),
     "e2e_s": _metric("e2e_s", numbers.seconds),
