@@ -1,11 +1,11 @@
 # make run    the app on http://127.0.0.1:8501 (PORT=… changes it)
-# make test   every test; ARGS="-m 'not browser'" and the like go to pytest
+# make test   every test, JOBS files at a time; with ARGS="tests/test_kv.py -x" and the like one plain pytest run
 # make check  style, format, types
 # make clean  forget the virtual environment and caches; stored runs in data/ stay
 
 PORT ?= 8501
 WATCH ?= none
-ARGS ?=
+JOBS ?= 2
 SHELL := /bin/bash
 .DEFAULT_GOAL := run
 
@@ -22,8 +22,16 @@ run: $(RUN_STAMP)
 	@exec $(BIN)/streamlit run app.py --server.port $(PORT) --server.fileWatcherType $(WATCH)
 
 test: $(TEST_STAMP) browser
-	@echo "SpecLens: running the tests"
+ifdef ARGS
+	@echo "SpecLens: running the tests that ARGS choose"
 	@$(BIN)/python -m pytest $(ARGS)
+else
+	@echo "SpecLens: running the tests, $(JOBS) files at a time, then those in a browser"
+	@failed=0; \
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not browser" -n $(JOBS) --dist loadfile || failed=1; \
+	$(BIN)/python -m pytest -m browser || failed=1; \
+	exit $$failed
+endif
 
 check: $(TEST_STAMP)
 	@echo "SpecLens: checking style, format and types"

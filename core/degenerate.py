@@ -55,8 +55,8 @@ def _parameters(request: Request) -> str | None:
     match request.rule:
         case Block():
             return (
-                "Block verification judges a chain as a whole, so no position of it has a law of its own: distortion is "
-                "not measured. The chain's law is the target's."
+                "Block verification judges a chain as a whole, so no position of it has a law of its own: distortion "
+                "is not measured. The chain's law is the target's."
             )
         case Lenience(ell=1.0) | CosWE(draft_weight=0.0):
             return f"{format_rule(request.rule)} is the lossless rule: it changes nothing."
