@@ -2,13 +2,14 @@
 
     python scripts/screenshots.py [OUT_FOLDER]
 
-Uses the embedded model, so the numbers in the pictures are real.
+Every page at both widths and in both themes, all of the same runs. Uses the embedded model, so the numbers are real.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+from itertools import product
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect
@@ -18,6 +19,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from tests.browser.running_app import REPO, open_browser, running_app
 
 SLOW_MS = 600_000
+WIDTHS, THEMES = (1280, 820), ("light", "dark")
+RUNNING = '[data-status="running"]'
+DONE = '[data-status="done"]'
 expect.set_options(timeout=60_000)
 
 
@@ -25,29 +29,45 @@ def main(folder: Path) -> None:
     """Every picture of the documentation."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, running_app(Path(data), fake=False) as app, open_browser() as browser:
-        page = _page(browser, 1280, "light")
-        page.goto(app.url)
-        _run(page)
-        page.get_by_role("button", name="Measure plain").click()
-        expect(page.locator('[data-metric="speed_up"] dd')).to_contain_text("×", timeout=SLOW_MS)
-        _save(page, folder / "live-light-1280.png")
-        page.get_by_label("Drafter").click()
-        page.get_by_role("option", name="Early exit").click()
-        page.get_by_role("radio", name="Tree").click()
-        limit = page.get_by_label("Most new tokens")  # drafting with 26 layers is slow on a CPU
-        limit.fill("24")
-        limit.press("Tab")
-        _run(page)
-        address = page.url
-        _save(page, folder / "live-tree-light-1280.png", at=".sl-legend")
-        dark = _page(browser, 820, "dark")
-        dark.goto(address)
-        expect(dark.locator(".sl-fork").first).to_be_visible()
-        _save(dark, folder / "live-dark-820.png")
-        for name, shown in (("history-light-1280", page), ("history-dark-820", dark)):
-            shown.get_by_role("link", name="History").click()
-            expect(shown.locator(".sl-table tbody tr")).to_have_count(3)
-            _save(shown, folder / f"{name}.png")
+        pages = made(app.url, _page(browser, 1280, "light"))
+        for width, theme in product(WIDTHS, THEMES):
+            page = _page(browser, width, theme)
+            for name, (address, shown) in pages.items():
+                page.goto(address)
+                expect(page.locator(shown).first).to_be_visible()
+                _save(page, folder / f"{name}-{theme}-{width}.png", at=shown if name in SCROLLED else "")
+            page.context.close()
+
+
+SCROLLED = ("inspector",)
+"""Pictures of something further down a page."""
+
+
+def made(url: str, page: Page) -> dict[str, tuple[str, str]]:
+    """Runs to look at; for each picture an address and what must be in sight there."""
+    page.goto(url)
+    first = _run(page)
+    page.get_by_role("button", name="Measure plain").click()
+    expect(page.locator('[data-metric="speed_up"] dd')).to_contain_text("×", timeout=SLOW_MS)
+    page.get_by_role("combobox", name="Drafter").first.click()
+    page.get_by_role("option", name="Early exit").click()
+    for label, value in (("Candidates γ", "5"), ("Temperature", "0.7"), ("Most new tokens", "24")):
+        field = page.get_by_role("spinbutton", name=label)
+        field.fill(value)
+        field.press("Tab")
+    page.get_by_text("Race a second configuration").click()
+    race = _run(page, lanes=2)
+    one, two = (race.split(f"{name}=")[1].split("&")[0] for name in ("run", "race"))
+    return {
+        "live": (first, DONE),
+        "race": (race, DONE),
+        "inspector": (f"{url}/?run={two}", '[class*="st-key-inspector_"]'),
+        "compare": (f"{url}/compare?runs={one},{two}&base={one}", ".js-plotly-plot .bars"),
+        "history": (f"{url}/history", ".sl-table tbody tr"),
+        "replay": (f"{url}/history?run={two}&show=replay", '[data-metric="speed_up"]'),
+        "rules": (f"{url}/rules", ".js-plotly-plot .scatterlayer"),
+        "models": (f"{url}/models", '[data-testid="stExpander"], .sl-facts, table'),
+    }
 
 
 def _page(browser: Browser, width: int, theme: str) -> Page:
@@ -59,28 +79,26 @@ def _page(browser: Browser, width: int, theme: str) -> Page:
     return page
 
 
-def _run(page: Page) -> None:
+def _run(page: Page, lanes: int = 1) -> str:
+    """Press Run, or Race, and wait for the end; the address of what ran."""
     before = page.url
     expect(page.locator('[data-test-script-state="notRunning"]')).to_be_visible()
-    page.get_by_role("button", name="Run").click()
+    page.locator(".st-key-run button").click()
     page.wait_for_url(lambda url: "run=" in url and url != before)
-    expect(page.locator('[data-status="running"]')).to_be_visible()  # no longer the run before
-    expect(page.locator('[data-status="done"]')).to_be_visible(timeout=SLOW_MS)
+    expect(page.locator(RUNNING).first).to_be_visible()  # no longer the run before
+    expect(page.locator(DONE)).to_have_count(lanes, timeout=SLOW_MS)
+    return page.url
 
 
 def _save(page: Page, path: Path, at: str = "") -> None:
     expect(page.locator('[data-test-script-state="notRunning"]')).to_be_visible()
     expect(page.get_by_test_id("stSkeleton")).to_have_count(0)  # stands in for a piece whose script is on its way
-    if page.locator(".js-plotly-plot").count():
-        expect(page.locator(".js-plotly-plot .bars").first).to_be_visible()
     if at:
-        page.locator(at).first.scroll_into_view_if_needed()
-        page.mouse.move(900, 600)
-        page.mouse.wheel(0, 500)
-    page.wait_for_timeout(700)  # transitions
+        page.locator(at).last.evaluate("piece => piece.scrollIntoView({block: 'start'})")
+    page.wait_for_timeout(900)  # transitions
     page.screenshot(path=path)
     print(path)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "docs")
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else REPO / "docs" / "screens")

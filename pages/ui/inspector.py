@@ -12,7 +12,7 @@ from html import escape
 import streamlit as st
 
 from core.records import ROOT, Round
-from pages.ui import coin, numbers, palette, parts, position_view, tokens, tree_drawing
+from pages.ui import coin, lab_link, numbers, palette, parts, position_view, tokens, tree_drawing
 from pages.ui.runs import Shown
 from pages.ui.tree_drawing import END
 
@@ -149,3 +149,10 @@ def _position(run: Shown, round_: Round, mark: int) -> None:
     st.html(position_view.table(round_, found, state, candidate.token if candidate else None))
     if found.distortion is not None:
         st.html(position_view.distortion(found.distortion))
+    if coins and not run.active:
+        st.page_link(
+            "pages/rules.py",
+            label="This position in the Rule lab",
+            icon=":material/experiment:",
+            query_params=lab_link.query(lab_link.Stored(run.run_id, round_.index, at)),
+        )
