@@ -221,6 +221,7 @@ def _rounds(batch: _Batch, run_id: str, drafted: int, siblings: int, depth: int,
         other_s=draw.random(made) / 1000,
         wall_s=draw.random(made) / 10,
         ended_at_s=np.arange(1, made + 1) / 10,
+        distortion_s=draw.random(made) / 1000,
     )
     at_round = np.repeat(np.arange(made), accepted + 1)
     place = np.arange(len(at_round)) - np.repeat(np.cumsum(accepted + 1) - accepted - 1, accepted + 1)
@@ -234,6 +235,11 @@ def _rounds(batch: _Batch, run_id: str, drafted: int, siblings: int, depth: int,
         node=np.where(place == 0, -1, (place - 1) * siblings),
         p_rest=rest[0],
         q_rest=rest[1],
+        kl=rest[0],
+        tv=rest[1],
+        escaped_mass=0.0,
+        overshoot=rest[0],
+        conditional=False,
     )
     top = len(at_round) * TOP
     token = draw.integers(0, len(words), top)
@@ -249,6 +255,8 @@ def _rounds(batch: _Batch, run_id: str, drafted: int, siblings: int, depth: int,
         text=token,
         p=p,
         q=q,
+        residual=p,
+        induced=q,
     )
     return accepted
 

@@ -91,12 +91,12 @@ _METRICS = (
     ),
     Metric("verify_s", "Verify time", "s", "Time spent scoring candidates with the target and testing them.", "lower"),
     Metric("state_s", "State time", "s", "Time spent making the caches follow the accepted path.", "lower"),
-    Metric("other_s", "Other time", "s", "The rest of a round: stops, text, records, measuring distortion.", "lower"),
+    Metric("other_s", "Other time", "s", "The rest of a round: stops, text, records.", "lower"),
     Metric(
         "distortion_s",
         "Time to measure distortion",
         "s",
-        "What measuring distortion cost: a part of other time, and of every time that contains it.",
+        "What measuring distortion cost. The run's clock stands still meanwhile: no other time or rate contains it.",
         "lower",
     ),
     Metric(
@@ -171,7 +171,8 @@ _METRICS = (
         "overshoot",
         "Overshoot",
         "share",
-        "Share of tested tokens with q > p/ℓ (ℓ or λ of the rule, else 1). None where candidates are deterministic.",
+        "Share of tested tokens with q > p/ℓ (ℓ or λ of the rule, else 1): how often the draft overshoots, under a "
+        "lossless rule too, which corrects it. None where candidates are deterministic.",
     ),
     Metric(
         "distortion_positions",

@@ -156,7 +156,7 @@ class Round:
     wall_s: float
     ended_at_s: float
     distortion_s: float | None = None
-    """The part of ``other_s`` that measuring distortion took; None where it was not measured."""
+    """What measuring distortion took, in no stage and not in ``wall_s``; None where it was not measured."""
 
     def count(self, fate: Fate) -> int:
         """Number of nodes with this fate, in tokens."""

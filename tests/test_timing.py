@@ -176,7 +176,7 @@ def test_other_time_is_measured_by_its_own_clock_reads_and_not_as_a_remainder():
     assert one.ended_at_s == 2.0**9 - 2.0**0 - 2.0**3
 
 
-def test_measuring_distortion_is_a_known_part_of_the_other_time(monkeypatch):
+def test_the_runs_clock_stands_still_while_distortion_is_measured_and_the_cost_is_known_apart(monkeypatch):
     time = Time()
     pair = timed_pair(time, monkeypatch)
     monkeypatch.setattr(core.lane, "measure", time.costs(MEASURE_S, core.lane.measure))
@@ -189,14 +189,15 @@ def test_measuring_distortion_is_a_known_part_of_the_other_time(monkeypatch):
     )
     started, rounds, ended = slowly(generate([request], pair, clock=time), time)
     assert [one.distortion_s for one in rounds] == [MEASURE_S] * 2
-    assert [one.other_s for one in rounds] == [MEASURE_S + 4 * TEXT_S] * 2
+    assert [one.other_s for one in rounds] == [4 * TEXT_S] * 2
     assert [one.state_s for one in rounds] == [2 * KEEP_S] * 2
     summary = summarise(started, rounds, ended)
     assert summary.distortion_s == 2 * MEASURE_S
     assert violations(summary, rounds) == []
     silent = request.model_copy(update={"measure_distortion": False})
-    _, rounds, _ = slowly(generate([silent], pair, clock=time), time)
-    assert [(one.distortion_s, one.other_s) for one in rounds] == [(None, 4 * TEXT_S)] * 2
+    _, unmeasured, _ = slowly(generate([silent], pair, clock=time), time)
+    assert [(one.distortion_s, one.other_s) for one in unmeasured] == [(None, 4 * TEXT_S)] * 2
+    assert [(one.wall_s, one.ended_at_s) for one in unmeasured] == [(one.wall_s, one.ended_at_s) for one in rounds]
 
 
 def test_a_batch_shares_the_stage_times_of_its_common_pass(monkeypatch):

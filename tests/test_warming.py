@@ -17,6 +17,7 @@ from core.types import PairSpec
 from core.warming import Held, warm_up
 from tests import fakes_worker
 from tests.fakes_worker import PATIENCE_S, Gate, Script
+from tests.queueing import reached
 from tests.tiny import save_tiny_model
 
 A, B = PairSpec(name="a"), PairSpec(name="b")
@@ -66,6 +67,7 @@ def test_a_load_that_waits_or_goes_on_is_no_active_run_but_can_be_watched(jobs: 
     gate = Gate(tmp_path / "gate")
     load = jobs.load(PairSpec(name=f"gated:{gate.path}"))
     gate.reached()
+    reached(jobs, load, lambda view: view.message == "loading weights …")  # told before, but heard by another thread
     view = jobs.loading()
     assert view is not None
     assert (view.status, view.message, view.progress) == ("running", "loading weights …", 0.5)

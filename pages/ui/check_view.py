@@ -32,7 +32,7 @@ def verdict(view: CheckView, finding: Finding) -> str:
     if finding.problems:
         mark, words = "no", "can't run here"
     elif finding.absent:
-        mark, words = "open", "can run here once it is on this machine"
+        mark, words = "open", "is not on this machine: whether it can run here is not known"
     else:
         mark, words = "yes", "can run here"
     took = f"<small>checked in {numbers.seconds(round(view.seconds, 1))}, no weights were loaded</small>"

@@ -81,13 +81,12 @@ def choose(key: str, also: Sequence[LabRule] = ()) -> LabRule:
     """One rule of the catalogue or of ``also``; the choice stands in the link as ``rule``."""
     rules = (*RULES, *also)
     names = [rule.name for rule in rules]
-    if key not in st.session_state and st.query_params.get("rule") in names:
-        st.session_state[key] = st.query_params["rule"]
+    asked = st.query_params.get("rule")
+    st.session_state.setdefault(key, asked if asked in names else names[1])
     labels = {rule.name: f"{rule.label} · {rule.family}" for rule in rules}
     name = st.selectbox(
         "Rule",
         names,
-        index=1,
         format_func=labels.__getitem__,
         key=key,
         width=330,

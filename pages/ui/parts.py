@@ -56,16 +56,19 @@ def status_line(run: Shown) -> str:
         bits.append(run.message or "starting the engine …")
     elif run.summary is not None:
         of = f" of at most {numbers.quantity(limit)}" if run.active else ""
-        bits.append(f"{numbers.quantity(run.summary.output_tokens)}{of} tokens")
-        bits.append(f"{numbers.quantity(run.total)} rounds")
+        word = "token" if run.summary.output_tokens == 1 and not of else "tokens"
+        bits.append(f"{numbers.quantity(run.summary.output_tokens)}{of} {word}")
+        bits.append(f"{numbers.quantity(run.total)} {'round' if run.total == 1 else 'rounds'}")
         if run.active and run.message:
             bits.append(run.message)
         if not run.active:
-            bits.append(f"stop: {run.summary.stop_reason.replace('_', ' ')}")
+            if run.summary.stop_reason != run.status:
+                bits.append(f"stop: {run.summary.stop_reason.replace('_', ' ')}")
+            bits.append(f"decoding {numbers.seconds(run.summary.decode_s)}")
     if run.paused and not run.standing:
         bits.append("will stand before its first round")
     if run.started_at is not None:
-        bits.append(f"{numbers.elapsed(run.started_at, run.ended_at)}{' elapsed' if run.active else ''}")
+        bits.append(f"{numbers.elapsed(run.started_at, run.ended_at)} {'elapsed' if run.active else 'in all'}")
     share = run.progress
     if share is None and run.status == "running" and run.summary is not None:
         share = min(1.0, run.summary.output_tokens / limit)
@@ -124,7 +127,7 @@ def distortion_notes(spec: RunSpec, s: Summary) -> str:
         bits.append(f"{numbers.quantity(s.distortion_conditional)} are conditional on the tokens tried.")
     if s.overshoot is not None:
         bits.append(f"Overshoot: {numbers.rate(s.overshoot)} of tested tokens.")
-    bits.append(f"Measuring took {numbers.seconds(s.distortion_s)}.")
+    bits.append(f"Measuring took {numbers.seconds(s.distortion_s)}, which no other time or rate contains.")
     return " ".join(bits)
 
 

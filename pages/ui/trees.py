@@ -44,16 +44,21 @@ def blocks(rounds: Sequence[Round]) -> list[Sequence[Round]]:
 
 
 def _row(round_: Round, run_id: str) -> str:
-    drawn = _Branches(round_).html() if round_.nodes else '<span class="sl-none">no draft</span>'
+    end = tokens.committed(round_, plain=False)
+    arrow = f"<span class=sl-to>→</span>{end}" if end else ""
+    if not round_.nodes:
+        drawn = f'<span class="sl-none">no draft</span>{arrow}'
+    elif _branching(round_):
+        drawn = _Branches(round_, arrow).html()
+    else:
+        drawn = _Branches(round_).html() + arrow
     marks = " ".join(
         f'<span title="{palette.STATES[fate].label}">{palette.STATES[fate].mark}&#8239;{round_.count(fate)}</span>'
         for fate in ("accepted", "rejected", "unreached", "cut")
         if round_.count(fate)
     )
-    end = tokens.committed(round_, plain=False)
     return (
-        f'<div class="sl-round">{_number(round_.index, run_id)}'
-        f'<div class="sl-cands">{drawn}{f"<span class=sl-to>→</span>{end}" if end else ""}</div>'
+        f'<div class="sl-round">{_number(round_.index, run_id)}<div class="sl-cands">{drawn}</div>'
         f'<div class="sl-meta">{marks}<br>{numbers.seconds(round_.wall_s)}</div></div>'
     )
 
@@ -68,11 +73,18 @@ def _number(index: int, run_id: str) -> str:
     )
 
 
-class _Branches:
-    """A round's candidates, nested by parent."""
+def _branching(round_: Round) -> bool:
+    parents = [node.parent for node in round_.nodes]
+    return len(set(parents)) < len(parents)
 
-    def __init__(self, round_: Round) -> None:
+
+class _Branches:
+    """A round's candidates, nested by parent; ``end``, the token that the target added, stands where its path ends."""
+
+    def __init__(self, round_: Round, end: str = "") -> None:
         self.nodes = round_.nodes
+        self.end = end
+        self.at = tokens.path_end(round_) if end else None
         self.children: dict[int, list[int]] = {}
         for index, node in enumerate(round_.nodes):
             self.children.setdefault(node.parent, []).append(index)
@@ -81,7 +93,9 @@ class _Branches:
     def html(self) -> str:
         roots = self.children.get(ROOT, [])
         folding = len(self.nodes) > FOLD_ABOVE
-        return self._stem(roots[0], folding) if len(roots) == 1 else self._fork(roots, folding)
+        if len(roots) == 1 and self.at != ROOT:
+            return self._stem(roots[0], folding)
+        return self._fork(roots, folding, ended=self.at == ROOT)
 
     def _stem(self, index: int, folding: bool) -> str:
         """A candidate and its only children in a row, then the fork where they part."""
@@ -89,12 +103,15 @@ class _Branches:
         while True:
             chips.append(tokens.candidate(self.nodes[index]))
             below = self.children.get(index, [])
+            if index == self.at:
+                return "".join(chips) + (self._fork(below, folding, ended=True) if below else self.end)
             if len(below) != 1:
                 return "".join(chips) + (self._fork(below, folding) if below else "")
             index = below[0]
 
-    def _fork(self, siblings: Sequence[int], folding: bool) -> str:
-        """Siblings one below the other. What was never reached folds away: all of them at once, or branch by branch."""
+    def _fork(self, siblings: Sequence[int], folding: bool, ended: bool = False) -> str:
+        """Siblings one below the other, and below them the end when all were rejected (``ended``). What was never
+        reached folds away: all of them at once, or branch by branch."""
         if folding and all(self.untouched[index] for index in siblings):
             return _folded(sum(self.untouched[index] for index in siblings), self._fork(siblings, folding=False))
         items = []
@@ -104,6 +121,8 @@ class _Branches:
             body = self._stem(index, folding and not fold)
             on = ' class="sl-on"' if self.nodes[index].fate == "accepted" else ""
             items.append(f"<li{on}>{_folded(hidden, body) if fold else body}</li>")
+        if ended:
+            items.append(f'<li class="sl-on">{self.end}</li>')
         return f'<ul class="sl-fork">{"".join(items)}</ul>'
 
     def _untouched(self) -> list[int]:

@@ -82,7 +82,16 @@ def test_a_rule_that_is_none_ends_in_exit_code_2(call):
     assert "Ell is 2.0" in ran.err
 
 
-@pytest.mark.parametrize("rule", EVERY)
+def test_a_block_decodes_and_reports_no_distortion_since_its_positions_have_no_law_of_their_own(generate):
+    ran = generate("--json", "--drafter", "early_exit:1", "--rule", "block", "--temperature", "0.9", "--seed", "2")
+    assert ran.code == 0, ran.err
+    (summary,) = ran.summaries
+    assert summary["output_tokens"] == 12
+    assert (summary["distortion_positions"], summary["distortion_tv"]) == (0, None)
+    assert [place["distortion"] for one in ran.rounds for place in one["positions"] if place["distortion"]] == []
+
+
+@pytest.mark.parametrize("rule", [rule for rule in EVERY if rule != "block"])
 def test_every_rule_decodes_and_reports_its_distortion(generate, rule):
     ran = generate("--json", "--drafter", "early_exit:1", "--rule", rule, "--temperature", "0.9", "--seed", "2")
     assert ran.code == 0, ran.err

@@ -71,7 +71,7 @@ def test_info_says_what_is_there(closed: Path, capsys: pytest.CaptureFixture[str
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"file        {closed} (")
     assert said[1:] == [
-        "schema      0003",
+        "schema      0004",
         "runs        2 (1 done, 1 cancelled)",
         "rounds      2",
         "candidates  4",

@@ -34,7 +34,7 @@ def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
         with store.database.write() as connection:
             connection.exec_driver_sql(
                 f"INSERT INTO rounds SELECT '{run_id(1)}', i, 0, 'bonus', 20, 20, 0, 0, 0, 20, 21, '[1]', '[\"a\"]', "
-                "0, 0, 0, 0, 0, 0 FROM range(50000) AS t(i)"
+                "0, 0, 0, 0, 0, 0, NULL FROM range(50000) AS t(i)"
             )
             connection.exec_driver_sql(
                 f"INSERT INTO candidates SELECT '{run_id(1)}', i // 20, i % 20, i, 'token ' || i, i % 20 - 1, "
