@@ -12,7 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from core.errors import BadInput, SpecLensError
+from core.errors import BadInput, SpecLensError, StorageUnavailable
 from core.grammar import (
     ALLOWED_HELP,
     DRAFTER_HELP,
@@ -126,12 +126,13 @@ def _requests(prompt: str | None, batch: Path | None, fields: dict[str, Any]) ->
         text = sys.stdin.read() if prompt == "-" else prompt
         return [valid(Request, prompt=text, **fields)]
     try:
-        lines = [line for line in batch.read_text(encoding="utf-8").splitlines() if line.strip()]
+        text = batch.read_text(encoding="utf-8-sig")  # a JSON line ends at a line feed and nowhere else
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the batch file {batch} can't be read: {error}.") from error
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
     if not lines:
         raise BadInput(f"the batch file {batch} has no requests: write one JSON object a line, with a prompt.")
-    return [_batch_request(line, number, fields) for number, line in enumerate(lines, start=1)]
+    return [_batch_request(line, number, fields) for number, line in lines]
 
 
 def _batch_request(line: str, number: int, fields: dict[str, Any]) -> Request:
@@ -139,6 +140,8 @@ def _batch_request(line: str, number: int, fields: dict[str, Any]) -> Request:
         own = json.loads(line)
     except json.JSONDecodeError as error:
         raise BadInput(f"line {number} of the batch is no JSON object: {error.msg}.") from error
+    except (ValueError, RecursionError):
+        raise BadInput(f"line {number} of the batch has a number too long or brackets too deep to read.") from None
     if not isinstance(own, dict):
         raise BadInput(f"line {number} of the batch is no JSON object.")
     own = dict(own)
@@ -159,15 +162,21 @@ def _batch_request(line: str, number: int, fields: dict[str, Any]) -> Request:
 def decode(spec: PairSpec, requests: list[Request], show: Any, save: bool) -> None:
     """Decode ``requests`` on the pair of ``spec``, showing and (with ``save``) storing every record.
 
-    Exits with 1 when a request failed and with 130 after an interrupt, its rounds shown and stored.
+    Exits with 1 when a request failed and with 130 after an interrupt, its rounds shown and stored. Raises
+    StorageUnavailable when anything could not be stored.
     """
     from core.degenerate import notices
     from core.headless import run
 
     for sentence in dict.fromkeys(text for request in requests for text in notices(request)):
         typer.echo(f"Note: {sentence}", err=True)
-    with _kept(save) as sink:
-        raise typer.Exit(run(spec, requests, show, sink))
+    with _kept(save) as store:
+        code = run(spec, requests, show, store)
+        if store is not None:
+            store.flush()
+            if store.trouble:
+                raise StorageUnavailable(store.trouble)
+    raise typer.Exit(code)
 
 
 def _kept(save: bool) -> Any:

@@ -80,13 +80,13 @@ def distance(law: Tensor, p_ref: Tensor) -> tuple[float | None, float, float]:
     ours = normalised(law.double())
     theirs = p_ref.double()
     theirs = theirs / theirs.sum()
-    tv = min(1.0, float((ours - theirs).abs_().sum()) / 2.0)
+    tv = min(float((ours - theirs).abs_().sum()) / 2.0, 1.0)  # the bound last: a NaN stays one
     if float(theirs.min()) <= 0.0:
         escaped = float(ours.masked_fill(theirs > 0.0, 0.0).sum())
         if escaped > 0.0:
-            return None, tv, min(1.0, escaped)
+            return None, tv, min(escaped, 1.0)
     terms = (ours / theirs.clamp_min_(LEAST)).clamp_min_(LEAST).log_().mul_(ours)
-    return max(0.0, float(terms.sum())), tv, 0.0
+    return max(float(terms.sum()), 0.0), tv, 0.0
 
 
 def overshoot(draft: Draft, tested: list[int], position: RuledPosition) -> float | None:

@@ -105,8 +105,10 @@ def _scaled(column: str, tokens: Sequence[str], values: Sequence[float]) -> tupl
         if value < 0.0:
             raise BadInput(f"{column} of {token} is {value:g}: a probability can't be negative.")
     total = sum(values)
-    if not 0.0 < total < float("inf"):
+    if total == 0.0:
         raise BadInput(f"{column} is all zero: give at least one token some probability.")
+    if not isfinite(total):
+        raise BadInput(f"{column} sums to more than a number can hold: type smaller values, only their ratios count.")
     return tuple(value / total for value in values)
 
 

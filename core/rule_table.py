@@ -108,8 +108,8 @@ def _rows(p: Sequence[float], q: Sequence[float]) -> tuple[Tensor, Tensor]:
 
 def _check(values: Sequence[float], name: str) -> None:
     for place, value in enumerate(values, start=1):
-        if not math.isfinite(value) or value < 0.0:
-            raise BadInput(f"{name} has {value:g} at token {place}: probabilities are finite and not negative.")
+        if not 0.0 <= value <= 1.0 + SUM_TOLERANCE:
+            raise BadInput(f"{name} has {value:g} at token {place}: a probability lies between 0 and 1.")
     total = math.fsum(values)
     if abs(total - 1.0) > SUM_TOLERANCE:
         raise BadInput(f"{name} sums to {total:.9g}: probabilities sum to 1.")

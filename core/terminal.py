@@ -64,7 +64,7 @@ class JsonLines:
         self._write({"request": ended.request} | to_plain(summary) | {"error": ended.error})
 
     def _write(self, fields: dict[str, Any]) -> None:
-        print(json.dumps(fields, ensure_ascii=False), flush=True)
+        print(json.dumps(fields, ensure_ascii=False, allow_nan=False), flush=True)
 
 
 class Terminal:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from core.allowed import allowed_by, entropy_threshold
-from core.token_rule import norm_or, normalised
+from core.token_rule import capped_ratio, norm_or, normalised
 from core.types import TruncationSpec, Typical
 
 
@@ -33,7 +34,9 @@ class TruncationRule:
 
     def test(self, p: Tensor, allowed: Tensor, threshold: float | None) -> Tensor:
         """The accept vector [V] given A or τ; a token with p = 0 never passes."""
-        return (allowed & (p > 0.0)).to(p.dtype) if threshold is None else (p / threshold).clamp_max(1.0)
+        return (
+            (allowed & (p > 0.0)).to(p.dtype) if threshold is None else capped_ratio(p, torch.full_like(p, threshold))
+        )
 
     def residual(self, p: Tensor, q: Tensor) -> Tensor:
         """The redraw with A formed from p itself (:meth:`redraw`)."""

@@ -55,6 +55,9 @@ __all__ = [
 GREEDY_BELOW = 1e-5
 """Temperatures below this decode greedily: one constant for draft, verifier and page (rules.md §2)."""
 
+MOST_COUNT = 1_000_000
+"""Largest number of tokens that any setting counts."""
+
 MAX_DRAFT_NODES = 256
 """Most candidates one round may draft; a larger verification pass is refused rather than tried."""
 
@@ -70,13 +73,13 @@ class Sampling(Spec):
     """
 
     temperature: float = Field(default=1.0, ge=0.0, le=100.0)
-    top_k: int = Field(default=0, ge=0, description="0 = off")
+    top_k: int = Field(default=0, ge=0, le=MOST_COUNT, description="0 = off")
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     min_p: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off")
     eta: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off; η-sampling's ε with δ = √ε")
     epsilon: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off; ε-sampling's cutoff")
     repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0)
-    min_new_tokens: int = Field(default=0, ge=0)
+    min_new_tokens: int = Field(default=0, ge=0, le=MOST_COUNT)
     truncate_draft: bool = False
     allowed: tuple[AllowedSet, ...] = Field(
         default=(),
@@ -93,7 +96,7 @@ class Sampling(Spec):
 class Stops(Spec):
     """When a run ends besides the model's own end tokens and the context's end."""
 
-    max_new_tokens: int = Field(default=128, ge=1, le=1_000_000)
+    max_new_tokens: int = Field(default=128, ge=1, le=MOST_COUNT)
     stop_strings: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=16)
 
 

@@ -239,6 +239,14 @@ def test_disjoint_supports_are_rejected_and_redrawn_from_the_target(text):
         assert law.tolist() == p.tolist()
 
 
+@pytest.mark.parametrize("text", ["typical:1e-50,hard=false", "typical:0.3,delta=1e-50,hard=false"])
+def test_a_threshold_that_underflows_accepts_all_that_the_target_can_emit_and_nothing_else(text):
+    p, q = torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.3, 0.3, 0.4])
+    rule = token_rule(parse_rule(text))
+    assert rule.accept(p, q).tolist() == [1.0, 1.0, 0.0]
+    assert induced(rule, p, q).sum().item() == pytest.approx(1.0)
+
+
 @pytest.mark.parametrize("text", RULE_TEXTS)
 def test_probabilities_that_underflow_make_no_nan(text):
     tiny = 1e-44

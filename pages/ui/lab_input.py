@@ -217,7 +217,7 @@ def _stored(app: Services, asked: Stored) -> LabPair | None:
     with st.container(horizontal=True):
         number = int(
             st.number_input(
-                "Round", 1, run.total, value=min(asked.round + 1, run.total), step=1, width=120,
+                "Round", 1, run.total, value=min(max(asked.round, 0) + 1, run.total), step=1, width=120,
                 key=f"lab_round_{st.session_state[VERSION]}_{run_id}",
             )
         ) - 1  # fmt: skip

@@ -66,6 +66,10 @@ def test_an_unknown_command_exits_with_2(call):
         ("", "has no requests: write one JSON object a line, with a prompt."),
         ('{"prompt": "a"}\nnot json\n', "Line 2 of the batch is no JSON object"),
         ('["a"]', "Line 1 of the batch is no JSON object."),
+        ("\n\n{bad\n", "Line 3 of the batch is no JSON object"),
+        ("[" * 100_000, "Line 1 of the batch has a number too long or brackets too deep to read."),
+        ('{"prompt": "a", "seed": ' + "1" * 5000 + "}", "Line 1 of the batch has a number too long"),
+        ('{"prompt": "a", "sampling": {"top_k": 9223372036854775808}}', "Line 1 of the batch: sampling top_k is 92233"),
         ('{"prompt": ""}', "Line 1 of the batch: the prompt is empty"),
         ("{}", "Line 1 of the batch: prompt is missing."),
         ('{"prompt": "a", "shape": "chain:0"}', "Line 1 of the batch: gamma is 0"),
@@ -82,6 +86,21 @@ def test_a_bad_batch_file_ends_in_a_sentence_with_the_line(generate, tmp_path, c
     assert ran.code == 2
     assert sentence in ran.err
     assert ran.out == ""
+
+
+def test_a_batch_line_ends_at_a_line_feed_alone_and_a_byte_order_mark_is_no_text(generate, tmp_path):
+    file = tmp_path / "batch.jsonl"
+    file.write_text('{"prompt": "a\u2028b\x85c"}\n', encoding="utf-8-sig")
+    ran = generate("--json", "--batch", str(file))
+    assert ran.code == 0, ran.err
+    assert len(ran.summaries) == 1
+
+
+def test_counts_beyond_what_can_be_stored_are_refused(generate):
+    for option in ("--top-k", "--min-new-tokens", "--max-new-tokens"):
+        ran = generate(option, str(2**63))
+        assert ran.code == 2
+        assert f"{option[2:].replace('-', '_').capitalize()} is 9223372036854775808" in ran.err
 
 
 def test_a_batch_file_that_is_absent_or_no_text_ends_in_a_sentence(generate, tmp_path):

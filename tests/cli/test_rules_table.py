@@ -64,9 +64,10 @@ def test_a_terminal_gets_a_table_in_which_a_missing_kl_says_what_escapes(call):
     [
         (".5,.3", ".6,.4", "P sums to 0.8: probabilities sum to 1."),
         (".5,.3,.2", ".6,.4", "P has 3 tokens and q has 2: give both over the same tokens."),
-        (".5,.7,-.2", ".6,.1,.3", "P has -0.2 at token 3: probabilities are finite and not negative."),
-        (".5,.3,.2", ".6,.1,nan", "Q has nan at token 3: probabilities are finite and not negative."),
-        ("inf,.3,.2", ".6,.1,.3", "P has inf at token 1: probabilities are finite and not negative."),
+        (".5,.7,-.2", ".6,.1,.3", "P has -0.2 at token 3: a probability lies between 0 and 1."),
+        (".5,.3,.2", ".6,.1,nan", "Q has nan at token 3: a probability lies between 0 and 1."),
+        ("1e308,1e308,0", ".6,.1,.3", "P has 1e+308 at token 1: a probability lies between 0 and 1."),
+        ("inf,.3,.2", ".6,.1,.3", "P has inf at token 1: a probability lies between 0 and 1."),
         ("", ".6,.1,.3", "P is '': '' is not a number, write it as .5,.3,.2."),
         (".5;.5", ".5,.5", "P is '.5;.5': '.5;.5' is not a number, write it as .5,.3,.2."),
     ],

@@ -120,6 +120,12 @@ def test_a_stored_position_is_taken_from_its_run_and_keeps_the_rest(open_page: O
     assert linked(at, "run") == sample.RUN_ID
 
 
+@pytest.mark.parametrize("asked", ["-5", "-1", "99999"])
+def test_a_link_to_a_round_that_is_not_there_shows_the_nearest(open_page: Open, store: Store, asked: str):
+    clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID, round=asked, at="-1"))
+
+
+
 def test_a_round_without_a_tested_position_says_so(open_page: Open, store: Store):
     fakes.keep(store, sample.RUN_ID, [sample.plain()])
     at = clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID))
