@@ -2,7 +2,8 @@
 
 Starts the app with the embedded model and a temporary data folder, and decodes the same greedy request again and again,
 watched by 0, 1, 5 and 20 viewers in turn (pages of one headless Chromium, each in a window and session of its own; the
-browser's work is done by this machine too, which serves nobody else in use). 0 viewers: submitted through a page that
+browser's work is done by this machine too, which serves nobody else in use: ``--nice 19`` gives it only the processor
+time that engine and app leave, as if it ran elsewhere, but paints later). 0 viewers: submitted through a page that
 is closed before the first round. Prints Markdown and, last, one line of JSON. Exit code 1 when a target is missed.
 
 * *round end → paint*: from the engine's having committed a round (Unix clock, in the engine's process) to the moment
@@ -70,6 +71,9 @@ def measure(
     viewers: Annotated[str, typer.Option(help="How many viewers, in turn.")] = "0,1,5,20",
     repeat: Annotated[int, typer.Option(min=1, help="How often each is measured.")] = 5,
     tokens: Annotated[int, typer.Option(min=8, help="Tokens of each run.")] = 160,
+    nice: Annotated[
+        int, typer.Option(min=0, max=19, help="Niceness of the browser; 19: it takes what the engine leaves.")
+    ] = 0,
 ) -> None:
     """Measures round end → paint, and decoding slowed by viewers."""
     counts = [int(count) for count in viewers.split(",")]
@@ -78,7 +82,7 @@ def measure(
         os.environ |= {FOLDER: name, "SPECLENS_ENGINE": "benchmarks.live_engine:cycles"}
         before = os.getloadavg()[0]
         with running_app(folder / "data", fake=False) as running, open_browser() as browser:
-            turns = _turns(running, browser, folder, counts, repeat, tokens)
+            turns = _turns(running, browser, folder, counts, repeat, tokens, nice)
         with Store(folder / "data" / "speclens.duckdb") as store:
             speeds = _speeds(Runs(store), turns)
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}, load average before {before:.1f}; ", end="")
@@ -88,25 +92,26 @@ def measure(
 
 
 def _turns(
-    running: RunningApp, browser: Browser, folder: Path, counts: Sequence[int], repeat: int, tokens: int
+    running: RunningApp, browser: Browser, folder: Path, counts: Sequence[int], repeat: int, tokens: int, nice: int
 ) -> list[Turn]:
     """Every run, the first (which loads the model) left out. Each round of counts begins with another one, so that a
     machine that slows down or speeds up favours none."""
     order = [counts[(place + shift) % len(counts)] for shift in range(repeat) for place in range(len(counts))]
     turns = []
     for number, count in enumerate((1, *order)):
-        turn = _turn(running, browser, folder, number, count, 8 if number == 0 else tokens)
+        turn = _turn(running, browser, folder, number, count, 8 if number == 0 else tokens, nice)
         print(f"run {number} of {len(order)}: {count} viewers", end="\r", file=sys.stderr, flush=True)
         turns.append(turn)
     print(file=sys.stderr)
     return turns[1:]
 
 
-def _turn(running: RunningApp, browser: Browser, folder: Path, number: int, count: int, tokens: int) -> Turn:
+def _turn(running: RunningApp, browser: Browser, folder: Path, number: int, count: int, tokens: int, nice: int) -> Turn:
     watching = Viewers(browser, running.url)
     try:
         run_id = watching.submit(PROMPT, tokens)
         watching.watch(run_id, count)
+        _yielding(_browser(running), nice)
         time.sleep(1.0)  # what opening pages has set going dies down
         before, begun = _cpu(running), time.monotonic()
         (folder / f"go-{number}").touch()
@@ -135,13 +140,25 @@ def _rounds(path: Path) -> dict[int, float]:
 
 def _cpu(running: RunningApp) -> tuple[float, float, float]:
     """Processor seconds so far: the engine's process, the app's, the browser's with what drives it."""
-    engine, ours = psutil.Process(running.process.pid).children(), psutil.Process()
-    others = [one for one in ours.children(recursive=True) if one.pid not in {running.process.pid, *_pids(engine)}]
-    return _spent(engine), _spent([psutil.Process(running.process.pid)]), _spent(others)
+    app = psutil.Process(running.process.pid)
+    return _spent(app.children()), _spent([app]), _spent(_browser(running))
 
 
-def _pids(processes: Sequence[psutil.Process]) -> set[int]:
-    return {process.pid for process in processes}
+def _yielding(processes: Sequence[psutil.Process], nice: int) -> None:
+    """Gives processes this niceness, and the scheduling groups of their sessions too: Linux weighs those first."""
+    ours = Path("/proc/self/autogroup")
+    for process in processes:
+        process.nice(nice)
+        group = Path(f"/proc/{process.pid}/autogroup")
+        if ours.exists() and group.read_text().split()[0] != ours.read_text().split()[0]:
+            group.write_text(str(nice))
+
+
+def _browser(running: RunningApp) -> list[psutil.Process]:
+    """The browser's processes and what drives them: all that this process started but the app and its engine."""
+    app = psutil.Process(running.process.pid)
+    theirs = {app.pid, *(one.pid for one in app.children(recursive=True))}
+    return [one for one in psutil.Process().children(recursive=True) if one.pid not in theirs]
 
 
 def _spent(processes: Sequence[psutil.Process]) -> float:
