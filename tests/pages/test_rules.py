@@ -125,7 +125,6 @@ def test_a_link_to_a_round_that_is_not_there_shows_the_nearest(open_page: Open, 
     clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID, round=asked, at="-1"))
 
 
-
 def test_a_round_without_a_tested_position_says_so(open_page: Open, store: Store):
     fakes.keep(store, sample.RUN_ID, [sample.plain()])
     at = clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID))
