@@ -3,7 +3,8 @@
 Starts the app with the embedded model and a temporary data folder, and decodes the same greedy request again and again,
 watched by 0, 1, 5 and 20 viewers in turn (pages of one headless Chromium, each in a window and session of its own; the
 browser's work is done by this machine too, which serves nobody else in use: ``--nice 19`` gives it only the processor
-time that engine and app leave, as if it ran elsewhere, but paints later). 0 viewers: submitted through a page that
+time that engine and app leave; ``--remote`` takes connections that ask for every redraw and draw nothing, as viewers
+on other machines are to this one, and measures decoding alone). 0 viewers: submitted through a page that
 is closed before the first round. Prints Markdown and, last, one line of JSON. Exit code 1 when a target is missed.
 
 * *round end → paint*: from the engine's having committed a round (Unix clock, in the engine's process) to the moment
@@ -23,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,7 @@ import typer
 from playwright.sync_api import Browser
 
 from benchmarks.live_engine import FOLDER
+from benchmarks.remote import RemoteViewer
 from benchmarks.viewers import Viewers
 from storage.queries import Runs
 from storage.store import Store
@@ -55,15 +57,26 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 @dataclass(frozen=True, slots=True)
 class Turn:
     """One run under watch. ``paint_s``: per viewer and round, seconds from its end until it was painted; ``unseen``:
-    rounds that no row was ever drawn of. Processor seconds per second of decoding, of each side."""
+    rounds that no row was ever drawn of; ``redraws``: for all remote viewers together. Processor seconds per second of
+    decoding, of each side."""
 
     viewers: int
     run_id: str
     paint_s: tuple[float, ...]
     unseen: int
+    redraws: int
     engine_cpu: float
     app_cpu: float
     browser_cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """How runs are watched: their ``tokens``, the browser's niceness, and whether viewers are ``remote``."""
+
+    tokens: int
+    nice: int
+    remote: bool
 
 
 @app.command()
@@ -74,15 +87,17 @@ def measure(
     nice: Annotated[
         int, typer.Option(min=0, max=19, help="Niceness of the browser; 19: it takes what the engine leaves.")
     ] = 0,
+    remote: Annotated[bool, typer.Option("--remote", help="Viewers without a browser here: decoding alone.")] = False,
 ) -> None:
     """Measures round end → paint, and decoding slowed by viewers."""
     counts = [int(count) for count in viewers.split(",")]
+    watch = Watch(tokens, nice, remote)
     with tempfile.TemporaryDirectory(prefix="speclens-live-") as name:
         folder = Path(name)
         os.environ |= {FOLDER: name, "SPECLENS_ENGINE": "benchmarks.live_engine:cycles"}
         before = os.getloadavg()[0]
         with running_app(folder / "data", fake=False) as running, open_browser() as browser:
-            turns = _turns(running, browser, folder, counts, repeat, tokens, nice)
+            turns = _turns(running, browser, folder, counts, repeat, watch)
         with Store(folder / "data" / "speclens.duckdb") as store:
             speeds = _speeds(Runs(store), turns)
     print(f"{os.cpu_count()} cores, Python {platform.python_version()}, load average before {before:.1f}; ", end="")
@@ -92,26 +107,30 @@ def measure(
 
 
 def _turns(
-    running: RunningApp, browser: Browser, folder: Path, counts: Sequence[int], repeat: int, tokens: int, nice: int
+    running: RunningApp, browser: Browser, folder: Path, counts: Sequence[int], repeat: int, watch: Watch
 ) -> list[Turn]:
     """Every run, the first (which loads the model) left out. Each round of counts begins with another one, so that a
     machine that slows down or speeds up favours none."""
     order = [counts[(place + shift) % len(counts)] for shift in range(repeat) for place in range(len(counts))]
     turns = []
     for number, count in enumerate((1, *order)):
-        turn = _turn(running, browser, folder, number, count, 8 if number == 0 else tokens, nice)
+        turn = _turn(running, browser, folder, number, count, replace(watch, tokens=8) if number == 0 else watch)
         print(f"run {number} of {len(order)}: {count} viewers", end="\r", file=sys.stderr, flush=True)
         turns.append(turn)
     print(file=sys.stderr)
     return turns[1:]
 
 
-def _turn(running: RunningApp, browser: Browser, folder: Path, number: int, count: int, tokens: int, nice: int) -> Turn:
+def _turn(running: RunningApp, browser: Browser, folder: Path, number: int, count: int, watch: Watch) -> Turn:
     watching = Viewers(browser, running.url)
+    elsewhere: list[RemoteViewer] = []
     try:
-        run_id = watching.submit(PROMPT, tokens)
-        watching.watch(run_id, count)
-        _yielding(_browser(running), nice)
+        run_id = watching.submit(PROMPT, watch.tokens)
+        watching.watch(run_id, 0 if watch.remote else count)
+        elsewhere += [RemoteViewer(running.url, run_id) for _ in range(count if watch.remote else 0)]
+        for viewer in elsewhere:
+            viewer.wait()
+        _yielding(_browser(running), watch.nice)
         time.sleep(1.0)  # what opening pages has set going dies down
         before, begun = _cpu(running), time.monotonic()
         (folder / f"go-{number}").touch()
@@ -122,9 +141,11 @@ def _turn(running: RunningApp, browser: Browser, folder: Path, number: int, coun
         painted = watching.painted()
     finally:
         watching.close()
+        for viewer in elsewhere:
+            viewer.close()
     paint_s = tuple(seen[index] - at for seen in painted for index, at in ends.items() if index in seen)
     unseen = sum(index not in seen for seen in painted for index in ends)
-    return Turn(count, run_id, paint_s, unseen, *used)
+    return Turn(count, run_id, paint_s, unseen, sum(viewer.redraws for viewer in elsewhere), *used)
 
 
 def _rounds(path: Path) -> dict[int, float]:
@@ -191,17 +212,25 @@ def _report(counts: Sequence[int], turns: Sequence[Turn], speeds: Sequence[float
         if row["p50_s"] is not None:
             times = " | ".join(f"{1000 * row[name]:.0f} ms" for name in ("p50_s", "p95_s", "max_s"))
             print(f"| {row['viewers']} | {row['seen']} | {row['unseen']} | {times} |")
-    print("\n| viewers | tokens/s | of unwatched | engine, app, browser: cores in use |\n|---:|---:|---:|---|")
+    print("\n| viewers | tokens/s | of unwatched | engine, app, browser: cores in use | remote redraws |")
+    print("|---:|---:|---:|---|---:|")
     for row in rows:
         of = "" if row["ratio"] is None else f"{row['ratio']:.3f}"
-        print(f"| {row['viewers']} | {row['tokens_per_second']:.2f} | {of} | {row['cores']} |")
-    one = next((row for row in rows if row["viewers"] == 1), None)
-    late = one is not None and one["p95_s"] is not None and one["p95_s"] > PAINT_P95_S
-    slowed = one is not None and one["ratio"] is not None and one["ratio"] < 1 - SLOWED
-    print(f"\nTargets with one viewer: p95 ≤ {1000 * PAINT_P95_S:.0f} ms {'missed' if late else 'met'}, ", end="")
-    print(f"at most {SLOWED:.0%} slower {'missed' if slowed else 'met'}.\n")
+        print(f"| {row['viewers']} | {row['tokens_per_second']:.2f} | {of} | {row['cores']} | {row['redraws'] or ''} |")
+    one = next((row for row in rows if row["viewers"] == 1), {"p95_s": None, "ratio": None})
+    late = one["p95_s"] is not None and one["p95_s"] > PAINT_P95_S
+    slowed = one["ratio"] is not None and one["ratio"] < 1 - SLOWED
+    told = [
+        f"p95 ≤ {1000 * PAINT_P95_S:.0f} ms {_verdict(one['p95_s'], late)}",
+        f"at most {SLOWED:.0%} slower {_verdict(one['ratio'], slowed)}",
+    ]
+    print(f"\nTargets with one viewer: {', '.join(told)}.\n")
     print(json.dumps({"rows": rows, "turns": [_rounded(turn) for turn in turns]}))
     return not (late or slowed)
+
+
+def _verdict(measured: float | None, missed: bool) -> str:
+    return "not measured" if measured is None else "missed" if missed else "met"
 
 
 def _row(count: int, counts: Sequence[int], turns: Sequence[Turn], speeds: Sequence[float]) -> dict:
@@ -220,6 +249,7 @@ def _row(count: int, counts: Sequence[int], turns: Sequence[Turn], speeds: Seque
         "viewers": count,
         "seen": len(paint),
         "unseen": sum(turn.unseen for turn in mine),
+        "redraws": sum(turn.redraws for turn in mine),
         "p50_s": p50 if p50 is None else float(p50),
         "p95_s": p95 if p95 is None else float(p95),
         "max_s": slowest if slowest is None else float(slowest),

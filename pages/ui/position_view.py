@@ -26,7 +26,11 @@ def table(round_: Round, position: Position, drawn: str | None, chosen_token: in
         last = round_.committed[-1]
         states[last] = [*states.get(last, []), drawn]
         texts.setdefault(last, tokens.last(round_, plain=drawn == "plain")[0])
-    rows = [_row(top, states.get(top.token, []), top.token == chosen_token) for top in position.top]
+    rows = [
+        _row(top, states.get(top.token, []), top.token == chosen_token)
+        for top in position.top
+        if top.p or top.q or top.token in states  # a one-hot law leaves the rest of the table zero
+    ]
     outside = states.keys() - {top.token for top in position.top}
     beyond = "".join(_chips(texts[token], states[token]) for token in sorted(outside))
     head = "".join(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from core.metrics import distortion_of
 from core.records import ROOT, Round
 from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
 from pages.ui import numbers, palette, tokens
@@ -16,6 +17,9 @@ FOLD_ABOVE = 12
 
 BLOCK = 10
 """Rounds in one page element: a finished block never changes, so the browser leaves it alone while later ones grow."""
+
+ROUNDING = 1e-4
+"""A total variation below this is what float32 leaves of a law, not a distortion."""
 
 PREVIEW_DECAY = 0.62
 """Preview only: each next-best sibling is thought this much less likely than the one before."""
@@ -59,8 +63,21 @@ def _row(round_: Round, run_id: str) -> str:
     )
     return (
         f'<div class="sl-round">{_number(round_.index, run_id)}<div class="sl-cands">{drawn}</div>'
-        f'<div class="sl-meta">{marks}<br>{numbers.seconds(round_.wall_s)}</div></div>'
+        f'<div class="sl-meta">{marks}<br>{numbers.seconds(round_.wall_s)}{_distortion(round_)}</div></div>'
     )
+
+
+def _distortion(round_: Round) -> str:
+    """A mark for a round in which the rule emitted another law than the reference; what rounding leaves is none."""
+    found = distortion_of([round_])
+    tv = found.get("distortion_tv")
+    if tv is None or tv < ROUNDING:
+        return ""
+    told = f"Distortion: TV {numbers.rate(tv)}, KL {numbers.nats(found['distortion_kl'])} nats, means over "
+    told += f"{found['distortion_positions']} tested positions"
+    if found["distortion_kl_undefined"]:
+        told += f"; {found['distortion_kl_undefined']} can emit what the reference law never does and have no KL"
+    return f'<br><span title="{told}">≠ TV {numbers.rate(tv)}</span>'
 
 
 def _number(index: int, run_id: str) -> str:

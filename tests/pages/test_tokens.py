@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from core.records import ROOT
+from core.records import ROOT, Distortion
 from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
 from pages.ui import tokens, trees
 from pages.ui.glyphs import chip_text, flow_text
@@ -113,6 +113,39 @@ def test_a_chain_is_one_line_and_a_tree_branches_where_its_siblings_part() -> No
     assert tree.count('<li class="sl-on">') == 2  # B, then Ba
     first = tree.index("␣A<")
     assert first < tree.index("␣Aa<") < tree.index("␣B<") < tree.index("␣Ba<") < tree.index("␣Bb<")
+
+
+def test_a_trees_round_ends_in_the_branch_that_its_path_took() -> None:
+    html = trees.rows([sample.tree(0)], plain=False)
+    after = html.partition("␣Ba</span>")[2]
+    assert after.startswith("<span class=sl-to>→</span>"), "the bonus follows the last accepted candidate"
+    assert html.count("sl-bonus") == 1
+
+
+def test_a_trees_round_whose_candidates_are_all_rejected_ends_below_them() -> None:
+    nodes = tuple(sample.node("rejected", text, ROOT, 1, token=at) for at, text in enumerate((" A", " B"), start=1))
+    html = trees.rows([sample.finish(nodes, 0, (9,), (" end",), "correction")], plain=False)
+    assert html.count("<li") == 3
+    assert '<li class="sl-on"><span class=sl-to>→</span>' in html
+
+
+@pytest.mark.parametrize(
+    ("distortion", "told"),
+    [
+        (Distortion(0.02, 0.064, 0.0, None), "≠ TV 6.4 %"),
+        (Distortion(None, 0.2, 0.1, None), "1 can emit what the reference law never does and have no KL"),
+        (Distortion(1e-15, 1e-8, 0.0, None), None),
+        (None, None),
+    ],
+)
+def test_a_round_that_emitted_another_law_is_marked_and_rounding_is_not(
+    distortion: Distortion | None, told: str | None
+) -> None:
+    one = sample.chain(["accepted"])
+    one = replace(one, positions=(replace(one.positions[0], distortion=distortion),), distortion_s=0.001)
+    html = trees.rows([one], plain=False)
+    assert ("≠ TV" in html) is (told is not None)
+    assert told is None or told in html
 
 
 def test_a_large_trees_unreached_branches_are_folded_but_all_there() -> None:
