@@ -14,7 +14,7 @@ from pages.ui.services import Services, services
 TICK_S = 0.5
 """How often the page draws while something runs. The run itself does not depend on anyone looking."""
 
-LAST, RIVAL = "live_run", "live_rival"
+LAST, RIVAL, OPENED = "live_run", "live_rival", "live_opened"
 START_PAUSED = "start_paused"
 
 
@@ -48,9 +48,12 @@ def trouble(app: Services) -> None:
 
 
 def chosen(app: Services) -> Shown | None:
-    """The run to show: the link's, else the one shown last, else the newest active one of this app."""
+    """The run to show: the link's, else the one shown last, else, in a window just opened, the newest active one of
+    this app. Later another's run doesn't take the place of what somebody is typing."""
     asked = st.query_params.get("run")
-    for run_id in (valid_id(asked), st.session_state.get(LAST), newest(app)):
+    opened = OPENED not in st.session_state
+    st.session_state[OPENED] = True
+    for run_id in (valid_id(asked), st.session_state.get(LAST), newest(app) if opened else None):
         run = found(app, run_id) if run_id else None
         if run is not None:
             return run

@@ -66,6 +66,8 @@ def made(url: str, page: Page) -> dict[str, tuple[str, str]]:
         "history": (f"{url}/history", ".sl-table tbody tr"),
         "replay": (f"{url}/history?run={two}&show=replay", '[data-metric="speed_up"]'),
         "rules": (f"{url}/rules", ".js-plotly-plot .scatterlayer"),
+        "rules-one": (f"{url}/rules?tab=one", ".js-plotly-plot"),
+        "rules-paper": (f"{url}/rules?tab=paper", ".js-plotly-plot"),
         "models": (f"{url}/models", '[data-testid="stExpander"], .sl-facts, table'),
     }
 

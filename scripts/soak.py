@@ -181,9 +181,19 @@ class Soak:
             self.draw(run.run_id)
             runs.bursts(run.run_id)
         recent = RunFilter(since=datetime.now(UTC) - timedelta(minutes=1))  # as large at the end as at the start
-        exported = self.app.export(recent, self.dice.choice(TABLES))
-        if exported.count(b"\n") < 1:
-            self.wrong.append("An export had no heading.")
+        self.export(recent)
+
+    def export(self, which: RunFilter) -> None:
+        """A file written in the background, as History offers it."""
+        exports = self.app.exports
+        assert exports is not None
+        export_id = exports.start(which, self.dice.choice((*TABLES, None)), self.dice.choice(("csv", "parquet")))
+        while (view := exports.view(export_id)) is not None and view.status == "running":
+            time.sleep(TICK_S)
+        if view is None or view.status != "ready" or not view.size:
+            self.wrong.append(
+                f"An export ended as {view.status if view else 'forgotten'}: {view.problem if view else ''}"
+            )
 
     def watch(self, run_id: str, good: set[str]) -> None:
         """Look at the run as a page does, until it is over."""

@@ -174,6 +174,16 @@ def test_a_failed_and_a_cancelled_run_say_so_and_keep_their_rounds(open_page: Op
     assert "Stopped before the first round" in html(clean(open_page("live", app, run=sample.RUN_ID)))
 
 
+def test_a_run_that_another_window_begins_takes_no_place_of_what_is_being_typed_here(open_page: Open) -> None:
+    jobs = FakeJobs()
+    at = clean(open_page("live", fake_services(jobs, NoRuns())))
+    jobs.submit(sample.spec(max_new_tokens=5000, prompt="Another person's."))
+    clean(at.text_area(key="live_prompt").set_value("My own.").run())
+    assert "No run yet" in html(at)
+    clean(at.button(key="run").click().run())
+    assert [asked.request.prompt for asked in jobs.submitted] == ["Another person's.", "My own."]
+
+
 def test_without_an_address_the_newest_active_run_of_the_app_is_found_again(open_page: Open) -> None:
     jobs = FakeJobs()
     jobs.put(fakes.running(ROUNDS), ROUNDS)
