@@ -128,11 +128,6 @@ def export_file(
     return file
 
 
-def export_zip(store: Store, filter: RunFilter, bom: bool = True) -> IO[bytes]:
-    """The CSV bundle as an open file at its start; it disappears when closed."""
-    return export_file(store, filter, bom=bom)
-
-
 def _close_quietly(file: IO[bytes]) -> None:
     """What is still in the file's buffer finds no room either; the file has no name and goes away."""
     with suppress(OSError):

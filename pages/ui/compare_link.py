@@ -23,11 +23,6 @@ class Link:
     refused: int = 0
     left_out: int = 0
 
-    @property
-    def base_place(self) -> int:
-        """The baseline's place among the runs, the first of its id."""
-        return self.runs.index(self.base) if self.base is not None else 0
-
 
 def read(runs: str | None, base: str | None) -> Link:
     """The link's choice; whatever is not a run id is dropped and counted."""

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from core.errors import BadInput
 from core.metrics import GLOSSARY
 from storage import readings
-from storage.bundle import export_zip
+from storage.bundle import export_file
 from storage.cells import inert, original
 from storage.dictionary import TABLES, TableName, columns
 from storage.export import export_csv
@@ -181,7 +181,7 @@ def test_half_a_surrogate_pair_does_not_break_the_export(path: Path) -> None:
 
 
 def test_the_bundle_holds_the_tables_and_a_dictionary_of_every_column(hostile: Store) -> None:
-    with export_zip(hostile, ALL, bom=False) as file, zipfile.ZipFile(file) as bundle:
+    with export_file(hostile, ALL, bom=False) as file, zipfile.ZipFile(file) as bundle:
         assert sorted(bundle.namelist()) == [
             "README.txt",
             "candidates.csv",
