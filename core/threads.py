@@ -7,7 +7,6 @@ which number wins depends on the machine, so it is tried (article, "measure on y
 from __future__ import annotations
 
 import os
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,8 +19,12 @@ CHOSEN_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 ROWS = (1, 5)
 """Tokens of the passes that are timed: plain decoding and a short verification."""
 
-WORTH = 0.95
+WORTH = 0.9
 """Fewer threads than torch's own choice must need at most this share of its time."""
+
+MANY = 8
+"""Physical cores that can ask for more than memory delivers. Of fewer all are used: a trial on a machine that is busy for
+a moment would leave some idle for good."""
 
 _settled = False
 
@@ -32,17 +35,18 @@ def settle(network: Any) -> int:
     Whoever starts the process may have chosen with OMP_NUM_THREADS or MKL_NUM_THREADS: then nothing is tried.
     """
     global _settled
-    if not _settled and not any(name in os.environ for name in CHOSEN_BY):
-        torch.set_num_threads(fastest(candidates(), lambda: _passes(network)))
+    numbers = candidates()
+    if not _settled and len(numbers) > 1 and not any(name in os.environ for name in CHOSEN_BY):
+        torch.set_num_threads(fastest(numbers, lambda: _passes(network)))
     _settled = True
     return torch.get_num_threads()
 
 
 def candidates() -> list[int]:
-    """torch's own number first, then the physical cores and half of them."""
+    """torch's own number first, then the physical cores and, where there are many, half of them."""
     own = torch.get_num_threads()
-    physical = psutil.cpu_count(logical=False) or own
-    return list(dict.fromkeys([own, min(own, physical), max(1, min(own, physical) // 2)]))
+    cores = min(own, psutil.cpu_count(logical=False) or own)
+    return list(dict.fromkeys([own, cores, cores // 2 if cores >= MANY else cores]))
 
 
 def fastest(numbers: Sequence[int], work: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> int:
@@ -56,7 +60,7 @@ def fastest(numbers: Sequence[int], work: Callable[[], None], clock: Callable[[]
             start = clock()
             work()
             laps.append(clock() - start)
-        took[number] = statistics.median(laps[1:])
+        took[number] = min(laps)  # what else ran on the machine only ever adds
     torch.set_num_threads(before)
     best = min(took, key=lambda number: took[number])
     return best if took[best] <= WORTH * took[numbers[0]] else numbers[0]

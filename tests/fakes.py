@@ -129,7 +129,9 @@ def fake_pair(
 
     def model(name: str, table: Table) -> SimpleNamespace:
         network = PrefixNetwork(table, len(vocabulary), delay_s)
-        return SimpleNamespace(name=name, content_hash=name, network=network, context=context, vocab=len(vocabulary))
+        return SimpleNamespace(
+            name=name, content_hash=name, network=network, context=context, vocab=len(vocabulary), linears="torch"
+        )
 
     return FakePair(
         name="fake",

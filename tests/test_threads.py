@@ -36,7 +36,13 @@ def test_the_fastest_number_wins(number):
 
 
 def test_torchs_own_number_stays_unless_another_is_clearly_faster():
-    assert fastest([4, 2], lambda: None, clock({4: 1.0, 2: 0.97})) == 4
+    assert fastest([4, 2], lambda: None, clock({4: 1.0, 2: 0.93})) == 4
+
+
+def test_of_few_cores_none_is_left_idle_for_good(monkeypatch):
+    monkeypatch.setattr(threads.psutil, "cpu_count", lambda logical: 2)
+    monkeypatch.setattr(threads.torch, "get_num_threads", lambda: 2)
+    assert candidates() == [2]
 
 
 def test_candidates_are_torchs_own_number_physical_cores_and_half_of_them(monkeypatch):
@@ -49,6 +55,7 @@ def test_threads_are_tried_once_a_process(monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
     monkeypatch.setattr(threads, "_settled", False)
+    monkeypatch.setattr(threads, "candidates", lambda: [2, 1])
     tried = []
     monkeypatch.setattr(threads, "fastest", lambda numbers, work: tried.append(numbers) or 1)
     assert settle(None) == 1
@@ -60,5 +67,6 @@ def test_threads_are_tried_once_a_process(monkeypatch):
 def test_a_number_that_someone_chose_is_left_alone(name, monkeypatch):
     monkeypatch.setenv(name, "1")
     monkeypatch.setattr(threads, "_settled", False)
+    monkeypatch.setattr(threads, "candidates", lambda: [2, 1])
     monkeypatch.setattr(threads, "fastest", lambda numbers, work: pytest.fail("tried"))
     assert settle(None) == torch.get_num_threads()
