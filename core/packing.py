@@ -110,7 +110,7 @@ def fastest(
     linears: Sequence[nn.Linear], layouts: Sequence[Layout] | None = None, clock: Callable[[], float] | None = None
 ) -> Layout:
     """The layout that computes ``linears`` fastest over the usual numbers of rows, and correctly at all of them."""
-    times = {"torch": _times(linears, clock or time.perf_counter)}
+    times: dict[Layout, list[float]] = {"torch": _times(linears, clock or time.perf_counter)}
     for layout in available() if layouts is None else layouts:
         packed = [PackedLinear(linear, layout) for linear in linears]
         if all(agrees(one) for one in _one_of_each_shape(packed)):
@@ -142,7 +142,7 @@ def agrees(packed: PackedLinear) -> bool:
     return all(float((packed(x[:rows]) - expected[:rows]).abs().max()) <= limit for rows in CHECKED_ROWS)
 
 
-def _times(linears: Sequence[nn.Module], clock: Callable[[], float]) -> list[float]:
+def _times(linears: Sequence[nn.Linear] | Sequence[PackedLinear], clock: Callable[[], float]) -> list[float]:
     """Seconds for one pass through ``linears`` at each of ROWS, the shortest of four: what else runs only ever adds."""
     times = []
     for rows in ROWS:

@@ -23,8 +23,8 @@ WORTH = 0.9
 """Fewer threads than torch's own choice must need at most this share of its time."""
 
 MANY = 8
-"""Physical cores that can ask for more than memory delivers. Of fewer all are used: a trial on a machine that is busy for
-a moment would leave some idle for good."""
+"""Physical cores that can ask for more than memory delivers. Of fewer all are used: a trial on a machine that is busy
+for a moment would leave some idle for good."""
 
 _settled = False
 
