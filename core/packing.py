@@ -49,7 +49,7 @@ class PackedLinear(nn.Module):
     def __init__(self, linear: nn.Linear, layout: Layout) -> None:
         super().__init__()
         self.linear = linear
-        self.layout = layout
+        self.layout: Layout = layout
         self.packed: Tensor = _pack(linear.weight.detach(), layout)
 
     @property
