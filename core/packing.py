@@ -103,7 +103,10 @@ def original_linears(network: nn.Module) -> Iterator[None]:
 
 def layout_of(network: nn.Module) -> Layout:
     """How the linear layers of ``network`` are laid out now."""
-    return next((module.layout for module in network.modules() if isinstance(module, PackedLinear)), "torch")
+    for module in network.modules():
+        if isinstance(module, PackedLinear):
+            return module.layout
+    return "torch"
 
 
 def fastest(
