@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from core.forwards import forward
 from core.kv import Pass, SlotCache
 from core.records import ROOT
 from core.trees import Draft
@@ -100,11 +101,12 @@ class SlotModel:
         if tokens is not None:
             width = now.positions.shape[1]
             ids = torch.tensor([row + [0] * (width - len(row)) for row in tokens], device=self.device)
-        with torch.no_grad():
+        masks = attention_masks(network, now)
+        with torch.no_grad(), forward(self.device):
             logits = network(
                 input_ids=ids,
                 inputs_embeds=embeddings,
-                attention_mask=attention_masks(network, now),
+                attention_mask=masks,
                 position_ids=now.positions,
                 cache=self.cache,
                 use_cache=True,
