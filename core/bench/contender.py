@@ -37,9 +37,12 @@ class Answer:
 
 
 class Contender(Protocol):
-    """A decoder. ``peer`` names it in rows; None is our engine."""
+    """A decoder. ``peer`` is None for our engine."""
 
-    peer: str | None
+    @property
+    def peer(self) -> str | None:
+        """The name in rows."""
+        ...
 
     def unsupported(self, setting: Setting) -> str:
         """Why it can't decode this setting, or ""."""
@@ -49,5 +52,3 @@ class Contender(Protocol):
         """Prepares what isn't timed; what it gives decodes the job, and that is timed. ``watched``: this turn isn't
         timed, so that passes may be counted at a cost."""
         ...
-
-

@@ -29,7 +29,7 @@ class FlashspecPeer:
     """flashspec's engine on the pair's target with its own linear modules. It has no plain decoding and no early exit
     of the target. Raises PeerUnavailable when it isn't installed."""
 
-    peer = NAME
+    peer: str | None = NAME
 
     def __init__(self, pair: Pair) -> None:
         check_installed()
@@ -48,7 +48,7 @@ class FlashspecPeer:
     @contextmanager
     def ready(self, job: Job, watched: bool) -> Iterator[Callable[[], Answer]]:
         """An engine with one arm: this γ."""
-        with original_linears(self._pair.target.network), quiet_library(), warnings.catch_warnings():
+        with original_linears(self._pair.target.network), quiet_library(), _quiet_log(), warnings.catch_warnings():
             # it still passes the cache under the name that transformers is about to drop
             warnings.filterwarnings("ignore", message="`past_key_values` is deprecated", category=FutureWarning)
             engine = self._engine(job)
@@ -59,7 +59,6 @@ class FlashspecPeer:
         drafter, gamma = job.setting.drafter, job.setting.gamma
         assert isinstance(drafter, PromptLookupDrafter)
         library = self._library
-        logging.getLogger(NAME).setLevel(logging.ERROR)
         config = library.FlashSpecConfig(
             device=str(self._pair.device),
             dtype=self._pair.precision,
@@ -75,6 +74,18 @@ class FlashspecPeer:
         result = engine.generate(ids, max_new_tokens=job.tokens, eos_token_ids=sorted(eos))
         new = result.output_ids[0, : result.n_tokens_generated].tolist()
         return Answer((until_end(new, eos),), rounds=len(result.arm_steps))
+
+
+@contextmanager
+def _quiet_log() -> Iterator[None]:
+    """Its log tells, at every start, which of its paths runs."""
+    log = logging.getLogger(NAME)
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def check_installed() -> None:

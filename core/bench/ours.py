@@ -22,7 +22,7 @@ class Ours:
     """The engine on ``pair``. Forwards are timed in every turn on the CPU, where that costs nothing, and on CUDA only
     in watched turns, as the device must be waited for."""
 
-    peer = None
+    peer: str | None = None
 
     def __init__(self, pair: Pair, clock: Callable[[], float] = time.perf_counter) -> None:
         self._pair = pair

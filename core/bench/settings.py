@@ -22,13 +22,14 @@ from core.types import (
 from core.validation import valid
 
 DRAFTERS = ("plain", "prompt_lookup", "early_exit")
+PLAIN = NoDrafter()
 
 
 @dataclass(frozen=True, slots=True)
 class Setting:
     """A drafter, its chain's γ (0: plain decoding) and how many requests decode together."""
 
-    drafter: DrafterSpec = NoDrafter()
+    drafter: DrafterSpec = PLAIN
     gamma: int = 0
     batch: int = 1
 

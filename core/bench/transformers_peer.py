@@ -32,7 +32,7 @@ class TransformersPeer:
     """
 
     def __init__(self, pair: Pair, same_linears: bool = False) -> None:
-        self.peer = SAME_LINEARS if same_linears else NAME
+        self.peer: str | None = SAME_LINEARS if same_linears else NAME
         self._pair = pair
         self._network: Any = pair.target.network
         self._same_linears = same_linears
