@@ -114,8 +114,8 @@ def _take(
     peak: Callable[[], AbstractContextManager[Peak]],
 ) -> tuple[Taken, list[tuple[int, ...]]]:
     seconds, answers, peaks = 0.0, list[Answer](), list[Peak]()
+    gc.collect()  # nobody pays for what another left behind
     for job in jobs:
-        gc.collect()
         with contender.ready(job, turn.watched) as decode, peak() as seen:
             start = clock()
             answers.append(decode())
