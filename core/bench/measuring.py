@@ -81,6 +81,9 @@ def measure(
     """Series by setting and contender, ours first. ``contenders[0]`` is ours, and what the others' outputs are compared
     with; its own are compared with its plain ones. Who begins changes from turn to turn."""
     series = {setting: [Series(setting, one) for one in contenders if not one.unsupported(setting)] for setting in jobs}
+    for reason in dict.fromkeys(one.unsupported(setting) for one in contenders for setting in jobs):
+        if reason:
+            progress(f"left out: {reason}")
     plain: dict[tuple[int, ...], tuple[int, ...]] = {}
     for number, turn in enumerate(turns):
         for setting, entered in series.items():

@@ -34,8 +34,10 @@ def show(rows: Sequence[Row], machine: Mapping[str, str]) -> None:
             )
     console.print(Text(", ".join(f"{name} {value}" for name, value in machine.items())), soft_wrap=True)
     if rows:
-        what = f"medians of {rows[0].runs} interleaved runs, prefill included; ratios are medians of the runs' ratios"
-        console.print(Text(f"{what[0].upper()}{what[1:]}."), soft_wrap=True)
+        note = (
+            f"Medians over interleaved runs ({rows[0].runs}), prefill included; ratios are medians of the runs' ratios."
+        )
+        console.print(Text(note), soft_wrap=True)
 
 
 def _cells(row: Row) -> list[str]:

@@ -96,7 +96,9 @@ def job(setting: Setting, prompt: int = 5) -> Job:
     return Job(setting, (), ids, 4)
 
 
-def run(contenders, settings=(PLAIN,), runs: int = 3, near: bool = False) -> list[Series]:
+def run(
+    contenders, settings=(PLAIN,), runs: int = 3, near: bool = False, progress=lambda message: None
+) -> list[Series]:
     return measure(
         {one: [job(one)] for one in settings},
         contenders,
@@ -104,6 +106,7 @@ def run(contenders, settings=(PLAIN,), runs: int = 3, near: bool = False) -> lis
         Ties(near),
         clock=contenders[0].clock,
         peak=no_peak,
+        progress=progress,
     )
 
 
@@ -160,7 +163,9 @@ def test_a_peer_sits_out_what_it_does_not_support():
     clock = Clock()
     batched = Setting(batch=2)
     ours = Scripted(None, clock, [1.0] * 4)
-    series = run([ours, Scripted("transformers", clock, [1.0] * 4, alone=True)], (batched,))
+    peer, said = Scripted("transformers", clock, [1.0] * 4, alone=True), list[str]()
+    series = run([ours, peer], (batched,), progress=said.append)
+    assert said[0] == "left out: no batches"
     (row,) = rows(series, {2: 2}, "transformers", "same")
     assert (row.name, row.tokens, row.ratio_to_assisted) == ("plain batch 2", 8, None)
 
@@ -222,4 +227,4 @@ def test_rows_are_json_and_the_table_shows_them(capsys, monkeypatch):
     assert "5.0%" in out
     assert "plain, x: near-tie at new token 1 of prompt 0, tokens 8 and 5 within 0.0001; equal up to there." in out
     assert "cpu a fast one, threads 2" in out
-    assert "Medians of 3 interleaved runs" in out
+    assert "Medians over interleaved runs (3)" in out

@@ -28,7 +28,7 @@ def test_without_peers_a_table_shows_ours(call, folder):
     done = call("bench", "--pair", str(folder), "--against", "none", "--drafters", "plain", *FEW)
     assert done.code == 0
     assert "× assisted" in done.out
-    assert "Medians of 1 interleaved runs" in done.out
+    assert "Medians over interleaved runs (1)" in done.out
 
 
 @pytest.mark.parametrize(
