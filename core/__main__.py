@@ -1,4 +1,4 @@
-"""Headless SpecLens: ``python -m core generate …``, ``… rules`` and ``… models`` (a composition root)."""
+"""Headless SpecLens: ``python -m core generate …``, ``… rules``, ``… models`` and ``… bench`` (a composition root)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
+from core.bench.command import bench
 from core.errors import BadInput, SpecLensError, StorageUnavailable
 from core.grammar import (
     ALLOWED_HELP,
@@ -44,6 +45,8 @@ app = typer.Typer(
 )
 
 DEFAULT_SHAPE = ChainShape(gamma=4)
+
+app.command()(bench)
 
 
 @app.command()

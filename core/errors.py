@@ -13,6 +13,10 @@ class ModelUnavailable(SpecLensError):
     """A model can't be loaded: not on this machine and no network, unsupported cache, mismatched vocabularies."""
 
 
+class PeerUnavailable(SpecLensError):
+    """What a benchmark compares with isn't installed here: another engine, or the prompts."""
+
+
 class EngineFault(SpecLensError):
     """Decoding broke inside a run (NaN logits, out of memory, a lost worker). The run is stored as failed."""
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from core.forwards import forward
 from core.kv import Pass, SlotCache
 from core.records import ROOT
 from core.trees import Draft
@@ -105,11 +106,12 @@ class SlotModel:
         if tokens is not None:
             width = now.positions.shape[1]
             ids = torch.tensor([row + [0] * (width - len(row)) for row in tokens], device=self.device)
-        with torch.no_grad(), grouped_attention(self.device):
+        masks = attention_masks(network, now)
+        with torch.no_grad(), grouped_attention(self.device), forward(self.device):
             logits = network(
                 input_ids=ids,
                 inputs_embeds=embeddings,
-                attention_mask=attention_masks(network, now),
+                attention_mask=masks,
                 position_ids=now.positions,
                 cache=self.cache,
                 use_cache=True,

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from core.__main__ import main
-from core.errors import BadInput, EngineFault, ModelUnavailable, SpecLensError, StorageUnavailable
+from core.errors import BadInput, EngineFault, ModelUnavailable, PeerUnavailable, SpecLensError, StorageUnavailable
 
 ROOT = Path(__file__).parent.parent
-OURS = (BadInput, EngineFault, ModelUnavailable, StorageUnavailable)
+OURS = (BadInput, EngineFault, ModelUnavailable, PeerUnavailable, StorageUnavailable)
 
 
 @pytest.mark.parametrize("kind", OURS)
@@ -25,7 +25,8 @@ def test_bad_input_is_a_value_error_so_that_validators_may_raise_it():
 
 
 @pytest.mark.parametrize(
-    ("kind", "code"), [(BadInput, 2), (EngineFault, 1), (ModelUnavailable, 1), (StorageUnavailable, 1)]
+    ("kind", "code"),
+    [(BadInput, 2), (EngineFault, 1), (ModelUnavailable, 1), (PeerUnavailable, 1), (StorageUnavailable, 1)],
 )
 def test_the_command_line_ends_with_one_line_and_the_errors_exit_code(kind, code, capsys):
     def run() -> None:

@@ -1,0 +1,163 @@
+"""The turns: every contender decodes every setting once a turn, so that what drifts on a machine meets all alike."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from core.bench.agreement import NearTie
+from core.bench.contender import Answer, Contender, Job
+from core.bench.peak import Peak
+from core.bench.settings import Setting
+from core.errors import SpecLensError
+from core.sources import first_line
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """``timed``: counts in medians; ``watched``: passes may be counted at a cost."""
+
+    timed: bool
+    watched: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """One contender's work on one setting in one turn. Tokens, seconds (prefill included), bytes; ``outside_share``: of
+    the seconds after the prefill, those outside forwards."""
+
+    tokens: int
+    seconds: float
+    rounds: int | None
+    outside_share: float | None
+    peak: Peak
+
+    @property
+    def tokens_per_second(self) -> float:
+        """New tokens over wall seconds."""
+        return self.tokens / self.seconds
+
+
+@dataclass(slots=True)
+class Series:
+    """All turns of a contender on a setting. ``error``: a sentence, and then it was measured no further."""
+
+    setting: Setting
+    contender: Contender
+    timed: list[Taken] = field(default_factory=list)
+    untimed: list[Taken] = field(default_factory=list)
+    near_ties: dict[int, NearTie] = field(default_factory=dict)
+    """By the prompt's place in the set."""
+    error: str = ""
+
+
+class Compares(Protocol):
+    """As :meth:`core.bench.agreement.Agreement.check`."""
+
+    def check(self, prompt: Sequence[int], ours: Sequence[int], theirs: Sequence[int], who: str) -> NearTie | None:
+        """None, where they part, or a raised sentence."""
+        ...
+
+
+def schedule(runs: int, cuda: bool) -> list[Turn]:
+    """A first turn that warms up and counts passes, then the timed ones; on CUDA forwards are timed in one more, since
+    waiting for the device around each would slow the timed turns."""
+    return [Turn(False, True), *[Turn(True, False)] * runs, *([Turn(False, True)] if cuda else [])]
+
+
+def measure(
+    jobs: Mapping[Setting, Sequence[Job]],
+    contenders: Sequence[Contender],
+    turns: Sequence[Turn],
+    compares: Compares,
+    *,
+    clock: Callable[[], float],
+    peak: Callable[[], AbstractContextManager[Peak]],
+    progress: Callable[[str], object] = lambda message: None,
+) -> list[Series]:
+    """Series by setting and contender, ours first. ``contenders[0]`` is ours, and what the others' outputs are compared
+    with; its own are compared with its plain ones. Who begins changes from turn to turn."""
+    series = {setting: [Series(setting, one) for one in contenders if not one.unsupported(setting)] for setting in jobs}
+    for reason in dict.fromkeys(one.unsupported(setting) for one in contenders for setting in jobs):
+        if reason:
+            progress(f"left out: {reason}")
+    plain: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for number, turn in enumerate(turns):
+        for setting, entered in series.items():
+            first = number % len(entered)
+            outputs: dict[int, list[tuple[int, ...]]] = {}
+            for one in (*entered[first:], *entered[:first]):
+                if one.error:
+                    continue
+                who = one.contender.peer or "speclens"
+                progress(f"turn {number + 1} of {len(turns)}: {setting.name}, {who}")
+                try:
+                    taken, outputs[entered.index(one)] = _take(one.contender, jobs[setting], turn, clock, peak)
+                except SpecLensError as error:
+                    one.error = str(error)
+                    continue
+                except Exception as error:  # a peer's own failure ends its series, not the others'
+                    if one.contender.peer is None:
+                        raise
+                    one.error = f"{who} failed ({type(error).__name__}: {first_line(error)})."
+                    continue
+                (one.timed if turn.timed else one.untimed).append(taken)
+            _compare(entered, outputs, jobs[setting], plain, compares)
+    return [one for entered in series.values() for one in entered]
+
+
+def _take(
+    contender: Contender,
+    jobs: Sequence[Job],
+    turn: Turn,
+    clock: Callable[[], float],
+    peak: Callable[[], AbstractContextManager[Peak]],
+) -> tuple[Taken, list[tuple[int, ...]]]:
+    seconds, answers, peaks = 0.0, list[Answer](), list[Peak]()
+    gc.collect()  # nobody pays for what another left behind
+    for job in jobs:
+        with contender.ready(job, turn.watched) as decode, peak() as seen:
+            start = clock()
+            answers.append(decode())
+            seconds += clock() - start
+        peaks.append(seen)
+    outputs = [output for answer in answers for output in answer.outputs]
+    counted = [answer.rounds for answer in answers if answer.rounds is not None]
+    whole = sum(answer.decode_s or 0.0 for answer in answers)
+    forwards = [answer.forward_s for answer in answers if answer.forward_s is not None]
+    return Taken(
+        tokens=sum(map(len, outputs)),
+        seconds=seconds,
+        rounds=sum(counted) if len(counted) == len(answers) else None,
+        outside_share=1.0 - sum(forwards) / whole if len(forwards) == len(answers) and whole else None,
+        peak=max(peaks, key=lambda one: one.bytes),
+    ), outputs
+
+
+def _compare(
+    entered: Sequence[Series],
+    outputs: Mapping[int, Sequence[tuple[int, ...]]],
+    jobs: Sequence[Job],
+    plain: dict[tuple[int, ...], tuple[int, ...]],
+    compares: Compares,
+) -> None:
+    """Ours with ours decoded plainly, once that is known, and the peers' with ours."""
+    if 0 not in outputs:
+        return
+    prompts = [prompt for job in jobs for prompt in job.prompts]
+    if not entered[0].setting.gamma:
+        for prompt, output in zip(prompts, outputs[0], strict=True):
+            plain.setdefault(prompt, output)
+    expected = [plain.get(prompt, output) for prompt, output in zip(prompts, outputs[0], strict=True)]
+    for index, theirs in outputs.items():
+        one = entered[index]
+        right, who = (outputs[0], one.contender.peer) if one.contender.peer else (expected, one.setting.name)
+        try:
+            for at, (prompt, a, b) in enumerate(zip(prompts, right, theirs, strict=True)):
+                if tie := compares.check(prompt, a, b, str(who)):
+                    one.near_ties.setdefault(at, tie)
+        except SpecLensError as error:
+            one.error = str(error)

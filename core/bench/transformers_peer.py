@@ -1,0 +1,134 @@
+"""transformers as a peer: ``generate``, alone and assisted by prompt lookup or by an early exit of the same network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import GenerationConfig
+from transformers.utils import logging as library_logging
+
+from core.bench.contender import Answer, Job
+from core.bench.passes import Pass, passes
+from core.bench.settings import Setting
+from core.errors import EngineFault
+from core.packing import original_linears
+from core.types import EarlyExitDrafter, PromptLookupDrafter
+
+if TYPE_CHECKING:
+    from core.models import Pair
+
+NAME = "transformers"
+SAME_LINEARS = "transformers on our linears"
+
+
+class TransformersPeer:
+    """``generate`` of the pair's target on its own linear modules, or with ``same_linears`` on those our engine uses.
+
+    Its prompt lookup copies after the first occurrence of the longest n-gram, ours after the last; its early exit
+    keeps a cache of its own and computes the lower layers again.
+    """
+
+    def __init__(self, pair: Pair, same_linears: bool = False) -> None:
+        self.peer: str | None = SAME_LINEARS if same_linears else NAME
+        self._pair = pair
+        self._network: Any = pair.target.network
+        self._same_linears = same_linears
+
+    def unsupported(self, setting: Setting) -> str:
+        """Assistance is for single requests only."""
+        assisted = setting.gamma and setting.batch > 1
+        return "transformers assists single requests only" if assisted else ""
+
+    @contextmanager
+    def ready(self, job: Job, watched: bool) -> Iterator[Callable[[], Answer]]:
+        """Its generation settings stand in for the model's own, so that no penalty or temperature of theirs counts."""
+        with ExitStack() as stack:
+            if not self._same_linears:
+                stack.enter_context(original_linears(self._network))
+            stack.enter_context(quiet_library())
+            stack.enter_context(self._settings(job))
+            seen = stack.enter_context(passes(self._network)) if watched else None
+            ids, mask = _padded(job.prompts, self._pad, self._pair.device)
+            yield lambda: self._decode(job, ids, mask, seen)
+
+    def _decode(self, job: Job, ids: torch.Tensor, mask: torch.Tensor, seen: list[Pass] | None) -> Answer:
+        sequences = self._network.generate(
+            ids, attention_mask=mask, do_sample=False, max_new_tokens=job.tokens, **_assistance(job.setting)
+        )
+        new = sequences[:, ids.shape[1] :].tolist()
+        outputs = tuple(until_end(row, self._pair.text.eos) for row in new)
+        return Answer(outputs, None if seen is None else self._rounds(job, outputs, seen))
+
+    @property
+    def _pad(self) -> int:
+        return min(self._pair.text.eos, default=0)
+
+    @contextmanager
+    def _settings(self, job: Job) -> Iterator[None]:
+        """γ reaches the early exit through the network's own generation settings; they are put back."""
+        own = self._network.generation_config
+        self._network.generation_config = GenerationConfig(
+            eos_token_id=sorted(self._pair.text.eos) or None,
+            pad_token_id=self._pad,
+            num_assistant_tokens=job.setting.gamma or None,
+            num_assistant_tokens_schedule="constant",
+            assistant_confidence_threshold=0.0,
+        )
+        try:
+            yield
+        finally:
+            self._network.generation_config = own
+
+    def _rounds(self, job: Job, outputs: Sequence[Sequence[int]], seen: Sequence[Pass]) -> int:
+        """Target passes, each emitting a token for every prompt that hasn't ended; checks that γ was obeyed."""
+        whole = [one for one in seen if one.layers == self._network.config.num_hidden_layers]
+        if not job.setting.gamma:
+            return sum(map(len, outputs))
+        drafted = [one.width - (len(job.prompts[0]) if at == 0 else 1) for at, one in enumerate(whole)]
+        gamma, early = job.setting.gamma, isinstance(job.setting.drafter, EarlyExitDrafter)
+        unlimited = list(zip(drafted, whole, strict=True))[: -(gamma + 1)]  # the last drafts may lack room
+        short = any(n < gamma and one.last not in self._pair.text.eos for n, one in unlimited)
+        if max(drafted) > gamma or (early and short):
+            raise EngineFault(
+                f"transformers drafted {drafted} tokens a round where γ is {gamma}: its settings did not take effect, "
+                "so that the comparison would be unfair."
+            )
+        return len(whole)
+
+
+def _assistance(setting: Setting) -> dict[str, Any]:
+    match setting.drafter:
+        case PromptLookupDrafter(max_ngram=longest):
+            return {"prompt_lookup_num_tokens": setting.gamma, "max_matching_ngram_size": longest}
+        case EarlyExitDrafter(layers=layers):
+            return {"assistant_early_exit": layers}
+        case _:
+            return {}
+
+
+def _padded(prompts: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Ids and mask [B, longest prompt], padded on the left."""
+    width = max(map(len, prompts))
+    ids = [[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
+    mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
+    return torch.tensor(ids, device=device), torch.tensor(mask, device=device)
+
+
+def until_end(tokens: Sequence[int], eos: frozenset[int]) -> tuple[int, ...]:
+    """New tokens up to the first end token, that one included: what follows is padding."""
+    ends = [at for at, token in enumerate(tokens) if token in eos]
+    return tuple(tokens[: ends[0] + 1] if ends else tokens)
+
+
+@contextmanager
+def quiet_library() -> Iterator[None]:
+    """The library's advice on its own arguments isn't the reader's concern; its errors are."""
+    before = library_logging.get_verbosity()
+    library_logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        library_logging.set_verbosity(before)
