@@ -1,9 +1,12 @@
 """int8 linear layers on the CPU: another target than the float32 network they are made from, under its own name.
 
-Weights have one scale a row (one an output), activations one scale a row (one a token), both symmetric:
-y = s_x · s_w · (x̂ ŵᵀ), the integer product exact in int32 (Dettmers et al. 2022, LLM.int8(), section 2.1, vector-wise;
-without its outliers in higher precision). A row's scale comes from that row alone, so verification gives a token what
-decoding it alone gives. PyTorch's ``quantize_dynamic`` has one scale for the whole pass, and is deprecated.
+Weights are int8 with one scale a row (an output). Activations have one scale a row too (a token) and are written as
+three int8 digits, x ≈ s·(d₁ + d₂/254 + d₃/254²), so y = s_x·s_w·Σ 254⁻ⁱ (dᵢ ŵᵀ) with each product exact in int32
+(vector-wise scales as Dettmers et al. 2022, LLM.int8(), section 2.1; there outliers, here digits keep what one int8
+loses). Why digits: with one, a last bit that differs between decoding a token alone and verifying it among others
+flips a rounding, and layer by layer these flips grow into other logits (2 apart on the embedded model, one argmax in
+eight): no lossless verification. With three, the two agree as float32 does. Only the weights' rounding makes this
+another model. PyTorch's ``quantize_dynamic`` has one scale for the whole pass, and is deprecated.
 """
 
 from __future__ import annotations
@@ -15,16 +18,21 @@ from torch import Tensor, nn
 
 from core.errors import ModelUnavailable
 
-PRECISION = "int8"
 LARGEST = 127
-"""Largest magnitude that is used of an int8, so that negating a number never leaves it."""
+"""Largest magnitude of a digit, so that both signs reach as far."""
+
+BASE = 2 * LARGEST
+"""A digit leaves at most half a step, which the next one writes in steps ``BASE`` times finer."""
+
+DIGITS = 3
+"""Of an activation: 24 bits, what a float32 holds."""
 
 SMALLEST_SCALE = 1e-12
 """A row of zeros has a scale too."""
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with int8 weights; rows that hold NaN or infinity stay so, and spoil no other row.
+    """A linear layer with int8 weights. A row's result depends on no other row; NaN or infinity in it stay in it.
 
     ``weight``: (outputs, inputs) int8; ``scale``: (outputs,) float32; ``bias``: (outputs,) float32 or None.
     """
@@ -34,16 +42,23 @@ class Int8Linear(nn.Module):
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
-        numbers, scale = quantised(linear.weight.detach())
+        weight = linear.weight.detach()
+        scale = _scale(weight)
         self.in_features, self.out_features = linear.in_features, linear.out_features
-        self.register_buffer("weight", numbers)
+        self.register_buffer("weight", (weight / scale).round_().to(torch.int8))
         self.register_buffer("scale", scale.squeeze(-1))
         self.bias = linear.bias
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, inputs) float32 → (…, outputs) float32."""
-        numbers, scale = quantised(x.reshape(-1, self.in_features))
-        y = torch._int_mm(numbers, self.weight.t()).mul(self.scale).mul_(scale)
+        rows = x.reshape(-1, self.in_features)
+        scale = _scale(rows)
+        # all digits in one product: at a few rows it is the weights' way from memory that takes the time
+        products = torch._int_mm(_digits(rows / scale), self.weight.t()).float().view(DIGITS, len(rows), -1)
+        y = products[DIGITS - 1]
+        for digit in range(DIGITS - 2, -1, -1):
+            y = y.mul_(1 / BASE).add_(products[digit])  # no fused form: a row's rounding must not depend on its place
+        y = y.mul_(self.scale).mul_(scale)
         if self.bias is not None:
             y.add_(self.bias)
         return y.view(*x.shape[:-1], self.out_features)
@@ -53,41 +68,50 @@ class Int8Linear(nn.Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
-def quantised(x: Tensor) -> tuple[Tensor, Tensor]:
-    """(rows, width) float32 → (rows, width) int8 and (rows, 1) float32 scales, so that x ≈ int8 · scale."""
-    scale = x.abs().amax(-1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
-    return (x / scale).round_().to(torch.int8), scale
+def _scale(rows: Tensor) -> Tensor:
+    """(rows, width) → (rows, 1): what one step of the first digit is worth."""
+    return rows.abs().amax(-1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
+
+
+def _digits(rest: Tensor) -> Tensor:
+    """(rows, width) float32 in [−127, 127] → (DIGITS · rows, width) int8, first digits first. Overwrites ``rest``."""
+    found = []
+    for _ in range(DIGITS):
+        digit = rest.round()
+        found.append(digit)
+        rest = rest.sub_(digit).mul_(BASE)
+    return torch.cat(found).to(torch.int8)
 
 
 def quantise(network: Any, name: str) -> None:
-    """Put int8 layers in the place of the linear layers of ``network``, a float32 causal LM on the CPU.
+    """Put int8 layers in the place of all linear layers of ``network`` (a float32 causal LM on the CPU), its output
+    head too: a head tied to the embedding becomes int8 beside it, and the embedding stays float32, as norms do.
 
-    The output head stays float32, as do embeddings and norms (HEAD below tells why). Raises ModelUnavailable where
-    nothing would become int8, or where this machine's int8 products are not exact.
+    Raises ModelUnavailable where there is nothing but the head to quantise, or int8 products are not exact here.
     """
     head = network.get_output_embeddings()
     found = [
         (parent, child, layer)
         for parent in network.modules()
         for child, layer in parent.named_children()
-        if type(layer) is nn.Linear and layer is not head  # a subclass may be quantised already, or do more
+        if type(layer) is nn.Linear  # a subclass may be quantised already, or do more
     ]
-    if not found:
+    if all(layer is head for _, _, layer in found):
         raise ModelUnavailable(
-            f"{name} has no plain linear layers that could be quantised to int8 ({type(network).__name__}): choose the "
-            "precision float32."
+            f"The layers of {name} ({type(network).__name__}) have no plain linear layers to quantise to int8: choose "
+            "another precision."
         )
     if not exact():
         raise ModelUnavailable(
-            "Products of int8 numbers saturate on this CPU, so that an int8 model would decode wrong numbers: choose "
-            "the precision float32."
+            "This CPU adds products of int8 numbers in 16 bits, where they overflow, so an int8 model would decode "
+            "wrong numbers: choose another precision."
         )
     for parent, child, layer in found:
         setattr(parent, child, Int8Linear(layer))
 
 
 def exact() -> bool:
-    """Whether int8 products are exact here: without VNNI some CPUs add pairs of them in 16 bits, which overflow."""
+    """Whether products of int8 matrices are exact here: on x86 without VNNI oneDNN's are not."""
     a = torch.full((2, 256), LARGEST, dtype=torch.int8)
     b = a.repeat(16, 1)
     b[::3] *= -1
