@@ -75,7 +75,7 @@ def settings() -> tuple[Device, Precision, int]:
         list(PRECISIONS),
         format_func=PRECISIONS.__getitem__,
         help="Of the weights and the cache. Automatic is bfloat16 on a GPU and float32 on the CPU. int8 rounds the "
-        "linear layers of both models: another target, with a baseline of its own; the rest and the cache stay float32.",
+        "linear layers of both models: another target, with its own baseline; the rest and the cache stay float32.",
         key=KEY + "precision",
     )
     rows = st.number_input(

@@ -101,6 +101,15 @@ def test_a_broken_row_stays_broken_and_spoils_no_other(broken: float) -> None:
 
 
 @needs_exact
+def test_last_bits_of_an_activation_flip_no_rounding_that_shows() -> None:
+    _, small = int8(bias=False)
+    x = torch.randn(500, 96)
+    near = x * (1 + 2e-7 * torch.randn(500, 96))
+    assert not torch.equal(near, x)
+    assert float((small(x) - small(near)).abs().max()) < 1e-5 * float(small(x).abs().max())
+
+
+@needs_exact
 def test_a_row_of_zeros_gives_the_bias() -> None:
     layer, small = int8()
     assert torch.equal(small(torch.zeros(1, 96))[0], layer.bias)
@@ -115,21 +124,22 @@ def test_a_row_of_zeros_gives_the_bias() -> None:
 def test_all_linear_layers_and_the_head_become_int8_and_nothing_else(tmp_path: Path, kind: Any, tie: bool) -> None:
     folder = save_tiny_model(tmp_path / "tiny", seed=1, model_type=kind, tie=tie)
     pair, plain = load(folder), load(folder, precision="float32")
-    network = pair.target.network
+    network: Any = pair.target.network
+    original: Any = plain.target.network
     assert (pair.precision, pair.dtype, network.dtype, network.device.type) == (
         "int8", torch.float32, torch.float32, "cpu",
     )  # fmt: skip
     assert not [one for one in network.modules() if isinstance(one, nn.Linear)]
     kinds = [sum(isinstance(one, k) for one in net.modules()) for net, k in
-             ((network, Int8Linear), (plain.target.network, nn.Linear))]  # fmt: skip
+             ((network, Int8Linear), (original, nn.Linear))]  # fmt: skip
     assert kinds[0] == kinds[1] > 0
     assert isinstance(network.get_output_embeddings(), Int8Linear)
-    assert torch.equal(network.get_input_embeddings().weight, plain.target.network.get_input_embeddings().weight)
+    assert torch.equal(network.get_input_embeddings().weight, original.get_input_embeddings().weight)
     assert (pair.vocab, pair.target.vocab) == (plain.vocab, plain.target.vocab)
     assert pair.target.content_hash == plain.target.content_hash  # of the files; the precision is told apart from them
     ids = torch.arange(10, 40)[None]
     with torch.no_grad():
-        found, expected = network(ids).logits, plain.target.network(ids).logits
+        found, expected = network(ids).logits, original(ids).logits
     assert 1e-4 < float((found - expected).abs().max()) < 0.1 * float(expected.abs().max())
 
 
@@ -203,7 +213,7 @@ def test_greedy_speculative_tokens_of_an_int8_pair_are_its_plain_ones(
 
 
 @needs_exact
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["llama", "gemma"])
 def test_a_token_decoded_alone_has_the_logits_it_has_in_a_pass_of_many(tmp_path: Path, kind: Any) -> None:
     network = load(save_tiny_model(tmp_path / "tiny", seed=4, model_type=kind, layers=4)).target.network
     ids = torch.randint(3, 300, (1, 24), generator=torch.Generator().manual_seed(0))
