@@ -101,12 +101,11 @@ def test_a_broken_row_stays_broken_and_spoils_no_other(broken: float) -> None:
 
 
 @needs_exact
-def test_last_bits_of_an_activation_flip_no_rounding_that_shows() -> None:
+def test_a_small_change_of_an_activation_flips_no_rounding_that_shows() -> None:
     _, small = int8(bias=False)
     x = torch.randn(500, 96)
-    near = x * (1 + 2e-7 * torch.randn(500, 96))
-    assert not torch.equal(near, x)
-    assert float((small(x) - small(near)).abs().max()) < 1e-5 * float(small(x).abs().max())
+    near = x * (1 + 1e-5 * torch.randn(500, 96))
+    assert float((small(x) - small(near)).abs().max()) < 1e-4 * float(small(x).abs().max())
 
 
 @needs_exact
@@ -190,9 +189,9 @@ def test_a_cpu_whose_products_overflow_is_refused(tiny: Path, monkeypatch: pytes
         pairs = (a.int()[:, :, None] * b.int()[None]).unflatten(1, (-1, 2)).sum(2)
         return pairs.clamp(-(2**15), 2**15 - 1).sum(1).int()
 
-    monkeypatch.setattr(torch, "_int_mm", saturating)
+    monkeypatch.setattr(quantised, "_product", saturating)
     assert quantised.exact()  # two products of 127 × 127 fit 16 bits: only shifted to 0 … 255 they don't
-    monkeypatch.setattr(torch, "_int_mm", lambda a, b: saturating(a.int() + 128, b) - 128 * b.int().sum(0).int())
+    monkeypatch.setattr(quantised, "_product", lambda a, b: saturating(a.int() + 128, b) - 128 * b.int().sum(0).int())
     assert "adds products of int8 numbers in 16 bits" in refused(tiny)
 
 
