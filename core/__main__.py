@@ -77,7 +77,9 @@ def generate(
         bool, typer.Option("--distortion/--no-distortion", help="Measure what the rule emits at each tested position.")
     ] = True,
     seed: Annotated[int, typer.Option(help="Seeds the request's three random streams.")] = 0,
-    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="auto, float32, bfloat16, float16, or int8 (CPU): another target.")
+    ] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per round, then the summary.")] = False,
     save: Annotated[bool, typer.Option(help="Keep the run in the history (the app must be closed).")] = False,

@@ -30,7 +30,7 @@ class Description:
     ``kind``: architecture; ``parameters``: numbers in memory once loaded (a tied head counts once); ``disk_bytes``:
     of the weight files; ``packed_bytes``: what quantised weights take whatever precision is asked, else None;
     ``cache_numbers``: numbers one token adds to the KV cache, over all layers; ``context`` in tokens;
-    ``vocabulary``: rows of the output head.
+    ``vocabulary``: rows of the output head; ``int8_bytes``: what the weights take in the precision int8.
     """
 
     name: str
@@ -45,6 +45,7 @@ class Description:
     vocabulary: int | None
     cache_numbers: int | None
     chat_template: bool
+    int8_bytes: int | None = None
 
 
 def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -> Description:
@@ -75,7 +76,17 @@ def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -
         vocabulary=found["vocabulary"],
         cache_numbers=_cache_numbers(text, found["layers"], kv_heads, head_width),
         chat_template=_has_chat_template(folder),
+        int8_bytes=None if stored is None else _int8_bytes(stored, tied, found["vocabulary"], found["width"]),
     )
+
+
+def _int8_bytes(stored: weights.Weights, tied: bool, vocabulary: int | None, width: int | None) -> int | None:
+    """Linear layers and head: one byte a number and a float32 scale a row (core/quantised.py); the rest is float32. A
+    tied head is int8 beside its embedding."""
+    if vocabulary is None or width is None:
+        return None
+    linear, rest = stored.linear + vocabulary * width, stored.parameters - stored.head - stored.linear
+    return linear + 4 * (stored.linear_rows + vocabulary) + 4 * rest
 
 
 def _cache_numbers(text: Mapping[str, Any], layers: int | None, kv_heads: int | None, width: int | None) -> int | None:

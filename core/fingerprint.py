@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 LIBRARIES = ("torch", "transformers", "tokenizers")
 
 CACHE_POLICY = "slot cache: committed and scratch regions, precision of the weights"
+INT8_CACHE_POLICY = "slot cache: committed and scratch regions, float32"
 
 
 def fingerprint(pair: Pair, request: Request) -> Fingerprint:
@@ -36,7 +37,7 @@ def fingerprint(pair: Pair, request: Request) -> Fingerprint:
         sampling=sampling_text(request.sampling),
         reference_law=sampling_text(reference_sampling(request)),
         stops=f"max_new_tokens={request.stops.max_new_tokens} stop_strings={list(request.stops.stop_strings)!r}",
-        cache_policy=CACHE_POLICY,
+        cache_policy=INT8_CACHE_POLICY if pair.precision == "int8" else CACHE_POLICY,
         drafting=drafting_text(request),
         device=device_text(pair.device, pair.target.linears),
         versions={"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},

@@ -19,8 +19,8 @@ import psutil
 from core.description import Description
 from core.types import Device, Precision
 
-BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes a number takes."""
+BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 4}
+"""Bytes a number takes; in int8 only the weights of linear layers take one (``Description.int8_bytes``)."""
 
 Fit = Literal["fits", "weights", "nothing", "unknown"]
 
@@ -30,16 +30,23 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 @dataclass(frozen=True, slots=True)
 class Need:
     """Bytes. ``weights`` of target and draft together; ``cache``: one slot of ``rows`` tokens in both; each None where
-    the files don't say enough."""
+    the files don't say enough. ``loading``: of the weights, at the fullest moment of loading, None where that is the
+    end: int8 is made from float32, model after model."""
 
     weights: int | None
     cache: int | None
     rows: int
+    loading: int | None = None
 
     @property
     def total(self) -> int | None:
         """Weights and cache."""
         return None if self.weights is None else self.weights + (self.cache or 0)
+
+    @property
+    def peak(self) -> int | None:
+        """Of the weights, while they are loaded and after."""
+        return None if self.weights is None else max(self.weights, self.loading or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +75,8 @@ def weight_bytes(model: Description, precision: str) -> int | None:
     """Bytes of a model's weights once loaded; None when they are not on this machine."""
     if model.packed_bytes is not None:
         return model.packed_bytes
+    if precision == "int8":
+        return model.int8_bytes
     return None if model.parameters is None else model.parameters * BYTES[precision]
 
 
@@ -80,16 +89,26 @@ def need(models: Sequence[Description], precision: str, rows: int) -> Need:
     """What a pair takes (its target first) with one slot of ``rows`` tokens, at most the target's context."""
     context = models[0].context if models else None
     rows = min(rows, context) if context else rows
+    weights = [weight_bytes(model, precision) for model in models]
     return Need(
-        weights=_sum([weight_bytes(model, precision) for model in models]),
+        weights=_sum(weights),
         cache=_sum([cache_bytes(model, precision, rows) for model in models]),
         rows=rows,
+        loading=_loading(models, weights) if precision == "int8" else None,
     )
+
+
+def _loading(models: Sequence[Description], weights: Sequence[int | None]) -> int | None:
+    """Each model in float32 beside those before it, which are int8 by then."""
+    whole = [weight_bytes(model, "float32") for model in models]
+    return max((_sum([*weights[:place], one]) or 0 for place, one in enumerate(whole)), default=None)
 
 
 def published_need(bfloat16_bytes: int, precision: str) -> Need:
     """About what a pair takes whose files are not here, from the published size of its weights in bfloat16."""
-    return Need(weights=bfloat16_bytes * BYTES[precision] // 2, cache=None, rows=0)
+    full = bfloat16_bytes * BYTES[precision] // 2
+    # how much of it is linear layers isn't known before the files are here: at least a quarter of float32 stays
+    return Need(full // 4, None, 0, loading=full) if precision == "int8" else Need(weights=full, cache=None, rows=0)
 
 
 def freed(free: int | None, held: Sequence[int | None]) -> int | None:
@@ -99,11 +118,11 @@ def freed(free: int | None, held: Sequence[int | None]) -> int | None:
 
 def fit(needed: Need, free: int | None) -> Fit:
     """Whether a need goes into ``free`` bytes: all of it, only the weights (a shorter slot would do), or not."""
-    if needed.total is None or needed.weights is None or free is None:
+    if needed.total is None or needed.peak is None or free is None:
         return "unknown"
-    if needed.total <= free:
-        return "fits"
-    return "weights" if needed.weights <= free else "nothing"
+    if needed.peak > free:
+        return "nothing"
+    return "fits" if needed.total <= free else "weights"
 
 
 def _sum(parts: Sequence[int | None]) -> int | None:

@@ -20,13 +20,15 @@ from core.errors import ModelUnavailable
 from core.faults import free_memory, is_out_of_memory
 from core.folders import Progress, quiet
 from core.presets import PairStatus, default_drafter, list_pairs, split
+from core.quantised import quantise
 from core.sources import Source, first_line, look
 from core.text import TextCodec
 from core.types import PairSpec
 
 __all__ = ["LoadedModel", "Pair", "PairStatus", "default_drafter", "list_pairs", "load_pair"]
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}
+"""Of what is not a linear layer's weight: embeddings, norms, activations, cache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
     target_name, draft_name = split(spec.name)
     device = _device(spec)
     dtype = _dtype(spec, device)
+    precision = "int8" if spec.precision == "int8" else str(dtype).removeprefix("torch.")
     names = [target_name, draft_name] if draft_name else [target_name]
     sources = [look(name, _part(progress, n, len(names), 0.0, 0.3)) for n, name in enumerate(names)]
     target = sources[0]
@@ -79,16 +82,16 @@ def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
     for draft in sources[1:]:
         theirs, head = draft.tokenizer.get_vocab(), text_config(draft.config).vocab_size
         check_vocabularies(target.name, target.tokenizer.get_vocab(), draft.name, theirs, vocab, head)
-    _check_memory(sources, dtype, device)
+    _check_memory(sources, precision, device)
     models = [
-        _load(source, device, dtype, _part(progress, n, len(names), 0.3, 0.95)) for n, source in enumerate(sources)
+        _load(source, device, dtype, precision, _part(progress, n, len(names), 0.3, 0.95))
+        for n, source in enumerate(sources)
     ]
     if device.type == "cpu":
         threads.settle(models[0].network)
         models = [_packed(model, progress) for model in models]
     text = TextCodec(target.tokenizer, _end_tokens(models[0].network, target.tokenizer), vocab)
     progress("ready", 1.0)
-    precision = str(dtype).removeprefix("torch.")
     return Pair(spec.name, models[0], models[1] if draft_name else None, text, device, dtype, precision, vocab)
 
 
@@ -111,6 +114,8 @@ def _device(spec: PairSpec) -> torch.device:
 
 def _dtype(spec: PairSpec, device: torch.device) -> torch.dtype:
     """bf16 on CUDA and float32 on CPU unless chosen."""
+    if spec.precision == "int8" and device.type != "cpu":
+        raise ModelUnavailable("int8 is a precision of the CPU here: choose the device cpu, or another precision.")
     if spec.precision != "auto":
         return _DTYPES[spec.precision]
     if device.type != "cuda":
@@ -130,22 +135,22 @@ def _end_tokens(network: PreTrainedModel, tokenizer: Any) -> set[int]:
 # -- the weights ----------------------------------------------------------------------------------------------------
 
 
-def _check_memory(sources: list[Source], dtype: torch.dtype, device: torch.device) -> None:
+def _check_memory(sources: list[Source], precision: str, device: torch.device) -> None:
     """Refuse weights that can't fit, rather than have the operating system end the process."""
-    precision = str(dtype).removeprefix("torch.")
     models = [describe(source.name, source.folder, source.config.to_dict()) for source in sources]
-    needed = memory.need(models, precision, rows=0).weights
+    needed = memory.need(models, precision, rows=0).peak
+    said = "float32, from which int8 is made" if precision == "int8" else precision
     cuda = device.type == "cuda"
     free = torch.cuda.mem_get_info(device)[0] if cuda else memory.host().free
     if needed is not None and free is not None and needed > free:
         raise ModelUnavailable(
             f"The weights of {' and '.join(source.name for source in sources)} need {needed / 1e9:.1f} GB in "
-            f"{precision}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
+            f"{said}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
             "choose a smaller pair or a shorter precision."
         )
 
 
-def _load(source: Source, device: torch.device, dtype: torch.dtype, progress: Progress) -> LoadedModel:
+def _load(source: Source, device: torch.device, dtype: torch.dtype, precision: str, progress: Progress) -> LoadedModel:
     if source.folder == embedded.folder():
         content = embedded.content_hash(source.folder)
     else:
@@ -178,8 +183,10 @@ def _load(source: Source, device: torch.device, dtype: torch.dtype, progress: Pr
             f"The weights of {source.name} are incomplete: {len(missing)} tensors are missing, first {missing[0]}."
         )
     network.eval().requires_grad_(False)
-    progress(f"loaded {source.name}", 1.0)
     head = network.get_output_embeddings().weight.shape[0]
+    if precision == "int8":
+        quantise(network, source.name)
+    progress(f"loaded {source.name}", 1.0)
     return LoadedModel(source.name, content, network, text_config(network.config).max_position_embeddings, head)
 
 

@@ -261,7 +261,7 @@ class Request(Spec):
         return self
 
 
-Precision = Literal["auto", "float32", "bfloat16", "float16"]
+Precision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
 Device = Literal["auto", "cpu", "cuda"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +15,9 @@ from core import folders
 from core.errors import ModelUnavailable
 
 HEAD = "lm_head.weight"
+NOT_LINEAR = re.compile(r"emb|\bwte\b|\bwpe\b|\bexperts\b|\brouter\b|\bgate\.weight$")
+"""In names of matrices that are no linear layers: embeddings, mixtures of experts."""
+
 LONGEST_HEADER = 100_000_000
 """Bytes; the format's own limit."""
 
@@ -21,12 +25,15 @@ LONGEST_HEADER = 100_000_000
 @dataclass(frozen=True, slots=True)
 class Weights:
     """``parameters``: numbers that are stored; ``tensor_bytes``: bytes they take as stored; ``disk_bytes``: of the
-    files; ``head``: of the parameters, those of an output head stored as a tensor of its own."""
+    files; ``head``: of the parameters, those of an output head stored as a tensor of its own; ``linear``: those of the
+    linear layers that int8 quantises, the head apart, and ``linear_rows``: their outputs."""
 
     parameters: int
     tensor_bytes: int
     disk_bytes: int
     head: int
+    linear: int = 0
+    linear_rows: int = 0
 
 
 def read(name: str, folder: Path) -> Weights:
@@ -34,7 +41,7 @@ def read(name: str, folder: Path) -> Weights:
 
     Raises ModelUnavailable naming the file that is damaged.
     """
-    parameters = tensor_bytes = disk_bytes = head = 0
+    parameters = tensor_bytes = disk_bytes = head = linear = linear_rows = 0
     for file in folders.weight_files(folder):
         try:
             size = file.stat().st_size
@@ -43,12 +50,20 @@ def read(name: str, folder: Path) -> Weights:
                 parameters += count
                 tensor_bytes += length
                 head += count if tensor == HEAD else 0
+                if _is_linear(tensor, shape):
+                    linear, linear_rows = linear + count, linear_rows + shape[0]
         except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
             raise ModelUnavailable(
                 f"The weight file {file.name} of {name} is damaged ({_words(error)}): fetch it again."
             ) from None
         disk_bytes += size
-    return Weights(parameters, tensor_bytes, disk_bytes, head)
+    return Weights(parameters, tensor_bytes, disk_bytes, head, linear, linear_rows)
+
+
+def _is_linear(tensor: str, shape: list[int]) -> bool:
+    """A matrix of a layer, by its name. Experts and their routers are no linear layers once loaded."""
+    matrix = len(shape) == 2 and tensor.endswith(".weight") and tensor != HEAD
+    return matrix and not NOT_LINEAR.search(tensor)
 
 
 def _tensors(file: Path, size: int) -> Mapping[str, tuple[list[int], int]]:

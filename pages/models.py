@@ -29,6 +29,7 @@ PRECISIONS: dict[Precision, str] = {
     "float32": "float32",
     "bfloat16": "bfloat16",
     "float16": "float16",
+    "int8": "int8 (CPU)",
 }
 DEVICES: dict[Device, str] = {"auto": "Automatic", "cpu": "CPU", "cuda": "GPU"}
 MOST_USED = 40
@@ -73,7 +74,8 @@ def settings() -> tuple[Device, Precision, int]:
         "Precision",
         list(PRECISIONS),
         format_func=PRECISIONS.__getitem__,
-        help="Of the weights and the cache. Automatic is bfloat16 on a GPU and float32 on the CPU.",
+        help="Of the weights and the cache. Automatic is bfloat16 on a GPU and float32 on the CPU. int8 rounds the "
+        "linear layers of both models: another target, with its own baseline; the rest and the cache stay float32.",
         key=KEY + "precision",
     )
     rows = st.number_input(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import streamlit as st
 
@@ -11,6 +11,7 @@ from core.errors import BadInput
 from core.grammar import ALLOWED_HELP
 from core.presets import PairStatus
 from core.types import (
+    Precision,
     RunSpec,
     Sampling,
     Stops,
@@ -135,7 +136,13 @@ def _limits() -> None:
             **key(KEY, "stop_strings"),
         )
         pair_of(
-            lambda: st.selectbox("Precision", ["auto", "float32", "bfloat16", "float16"], **key(KEY, "precision")),
+            lambda: st.selectbox(
+                "Precision",
+                get_args(Precision),
+                help="auto is bfloat16 on a GPU and float32 on the CPU. int8 (CPU): linear layers rounded to int8, "
+                "another target with a baseline of its own.",
+                **key(KEY, "precision"),
+            ),
             lambda: st.selectbox("Device", ["auto", "cpu", "cuda"], **key(KEY, "device")),
         )
         st.toggle(

@@ -93,6 +93,8 @@ def memory_line(
     if needed.cache is not None:
         slot = f"{numbers.size(needed.cache)} for one slot of {numbers.quantity(needed.rows)} tokens"
         parts = f"{numbers.size(needed.weights)} for the weights + {slot}"
+    if needed.loading is not None and needed.loading > needed.total:
+        parts += f", {numbers.size(needed.loading)} while it is loaded"
     where = "GPU memory" if device.kind == "cuda" else "memory"
     said = f"{numbers.size(free)} of {where} free" if free is not None else f"free {where} unknown"
     mark, sentence = ("yes", "It is in memory.") if loaded else _VERDICTS[verdict]

@@ -119,8 +119,17 @@ LLAMA = Description(
     vocabulary=128_256,
     cache_numbers=16 * 2 * 8 * 64,
     chat_template=True,
+    int8_bytes=1_800_000_000,
 )
-SMALL = replace(LLAMA, name="org/draft", parameters=100_000_000, disk_bytes=200_000_000, layers=4, cache_numbers=4096)
+SMALL = replace(
+    LLAMA,
+    name="org/draft",
+    int8_bytes=150_000_000,
+    parameters=100_000_000,
+    disk_bytes=200_000_000,
+    layers=4,
+    cache_numbers=4096,
+)
 KNOWN = (
     KnownPair("embedded", "SmolLM2", None, True, "Runs anywhere.", "", (LLAMA,), None, False, False),
     KnownPair("big", "org/big", "org/small", True, "", "org/big is not here.", (), 16 * 10**9, False, True),

@@ -95,6 +95,19 @@ def test_a_gpu_is_named_and_weights_are_counted_in_bfloat16(open_page: Open) -> 
     assert "70 GiB of GPU memory free" in drawn
 
 
+def test_int8_says_what_it_takes_and_that_it_is_made_from_float32(open_page: Open) -> None:
+    app = laid_out()
+    at = clean(open_page("models", app))
+    at.selectbox(key="models_precision").set_value("int8").run()
+    drawn = html(clean(at))
+    assert "1.68 GiB for the weights" in drawn
+    assert "3.73 GiB while it is loaded" in drawn
+    inventory(app).device = DeviceMemory("cpu", "CPU", 8 * GIB, 3 * GIB)
+    assert at.run().button(key="load_embedded").disabled
+    inventory(app).device = DeviceMemory("cpu", "CPU", 8 * GIB, 4 * GIB)
+    assert not at.run().button(key="load_embedded").disabled
+
+
 def test_a_pair_that_is_not_here_is_judged_by_its_published_size_and_too_large_ones_cannot_be_loaded(
     open_page: Open,
 ) -> None:
