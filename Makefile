@@ -1,5 +1,6 @@
 # make run    the app on http://127.0.0.1:8501 (PORT=… changes it)
 # make test   every test, JOBS files at a time; with ARGS="tests/test_kv.py -x" and the like one plain pytest run
+# make bench  speed beside transformers and flashspec; ARGS="--runs 5 --json" and the like choose what is measured
 # make check  style, format, types
 # make clean  forget the virtual environment and caches; stored runs in data/ stay
 
@@ -15,7 +16,7 @@ RUN_STAMP := .venv/installed-run-$(shell cat requirements.txt requirements-model
 TEST_STAMP := .venv/installed-test-$(shell cat requirements.txt requirements-model.txt requirements-test.txt | sha256sum | cut -c1-16)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 
-.PHONY: run test check clean browser
+.PHONY: run test bench check clean browser
 
 run: $(RUN_STAMP)
 	@echo "SpecLens: opening the app on http://127.0.0.1:$(PORT) (Ctrl+C ends it)"
@@ -32,6 +33,11 @@ else
 	$(BIN)/python -m pytest -m browser || failed=1; \
 	exit $$failed
 endif
+
+bench: $(RUN_STAMP)
+	@echo "SpecLens: installing requirements-bench.txt into .venv"
+	@$(PIP) -r requirements-bench.txt
+	@$(BIN)/python -m core bench $(ARGS)
 
 check: $(TEST_STAMP)
 	@echo "SpecLens: checking style, format and types"
