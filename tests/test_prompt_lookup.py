@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -199,7 +200,7 @@ def test_a_round_reads_the_new_tokens_and_the_same_number_of_continuations_at_an
     read: list[int] = []
 
     class Counted(list[int]):
-        def __getitem__(self, place):
+        def __getitem__(self, place: Any) -> Any:
             read.append(len(range(*place.indices(len(self)))) if isinstance(place, slice) else 1)
             return super().__getitem__(place)
 
