@@ -61,6 +61,9 @@ def walk_choices(draft: Draft, choice: Callable[[int], int], rule: LosslessRule,
     The vectors of a ``rule`` that compares a token's p with its q are zero but at these tokens. So the walk is done
     over a vocabulary of the draft's tokens and one that stands for every other, which only a last token can be.
     """
+    if not draft.tokens:  # plain decoding, most of all
+        streams.redraw()  # the number that draws the certain token: later ones keep their places
+        return Verdict((), choice(ROOT), "bonus", ())
     names = list(dict.fromkeys(draft.tokens))
     place = {token: i for i, token in enumerate(names)}
     size = len(names) + 1
