@@ -77,6 +77,15 @@ class Distributions:
         """p [V] after ``prefix`` from raw target logits [V]."""
         return self._distribution(logits, prefix, self.target_warpers, self.target_sets)
 
+    def targets(self, logits: Tensor) -> Tensor:
+        """p [R, V] of raw target logits [R, V] of requests that sample as this one does, each as :meth:`target` gives
+        it. Only without penalties, which read each request's own prefix."""
+        return self._sampled(logits.float(), self.target_warpers, self.target_sets)
+
+    def choice(self, logits: Tensor, prefix: Sequence[int]) -> int:
+        """The token of greatest score after ``prefix``."""
+        return int(self._penalised(logits, prefix).argmax())
+
     def draft(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
         """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from."""
         return self._distribution(logits, prefix, self.draft_warpers, self.draft_sets)
@@ -92,10 +101,12 @@ class Distributions:
         scores = self._penalised(logits, prefix)
         if self.greedy:
             return one_hot(int(scores.argmax()), scores.shape[-1], scores.device)
-        distribution = torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)[0]
-        for one in sets:
-            distribution = normalised(distribution * allowed_set(one, distribution))
-        return distribution
+        return self._sampled(scores, warpers, sets)[0]
+
+    def _sampled(self, scores: Tensor, warpers: LogitsProcessorList, sets: tuple[AllowedSet, ...]) -> Tensor:
+        """Distributions [R, V] of penalised scores [R, V]."""
+        distributions = torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)
+        return torch.stack([_within(row, sets) for row in distributions]) if sets else distributions
 
     def _penalised(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
         scores = logits.float()[None]
@@ -107,6 +118,12 @@ class Distributions:
 
 _NO_PREFIX = cast(torch.LongTensor, torch.empty((1, 0), dtype=torch.long))
 """Warpers look at scores alone; only penalties read the prefix."""
+
+
+def _within(distribution: Tensor, sets: tuple[AllowedSet, ...]) -> Tensor:
+    for one in sets:
+        distribution = normalised(distribution * allowed_set(one, distribution))
+    return distribution
 
 
 def _common_warpers(sampling: Sampling) -> LogitsProcessorList:

@@ -17,9 +17,10 @@ from core.assembly import assemble
 from core.drafters.base import Drafter
 from core.errors import BadInput, EngineFault
 from core.faults import free_memory, is_out_of_memory
-from core.lane import Lane
+from core.lane import Lane, root_laws
 from core.randomness import Streams
 from core.records import Ended, Event, Started, StopReason
+from core.rows import peaks
 from core.slots import Scored, Target
 from core.timing import Laps, RunClock, device_clock
 from core.types import Request
@@ -156,10 +157,11 @@ def _round(lanes: Sequence[Lane], target: Target, drafter: Drafter, clock: RunCl
     laps.lap("draft")
     batch = [Scored(lane.slot, lane.sequence[-1], draft) for lane, draft in zip(lanes, drafts, strict=True)]
     logits = target.score(batch)
+    roots = root_laws(lanes, logits)
     walked = {}
-    for lane, draft, rows in zip(lanes, drafts, logits, strict=True):
+    for lane, draft, rows, highest in zip(lanes, drafts, logits, peaks(logits), strict=True):
         try:
-            walked[lane] = (draft, *lane.verify(draft, rows))
+            walked[lane] = (draft, *lane.verify(draft, rows, highest, roots.get(lane)))
         except EngineFault as fault:
             failed[lane] = str(fault)
     laps.lap("verify")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from core.distributions import Distributions
 from core.drafters.base import Want
 from core.measurement import Measurement, measure
-from core.position_table import position_table
+from core.position_table import choice_table, position_table
 from core.randomness import Streams
-from core.records import ROOT, Fate, Node, Round, Trial, Verdict
-from core.rows import Rows
+from core.records import ROOT, Fate, Node, Position, Round, Trial, Verdict
+from core.rows import Peaks, Rows
 from core.rules import TokenRule, token_rule
 from core.stops import StopWatch
 from core.timing import Laps
+from core.token_rule import LosslessRule
 from core.trees import Draft
-from core.types import Request, TargetLawSpec
-from core.verify import TargetRow, walk
+from core.types import Request, Sampling, TargetLawSpec
+from core.verify import TargetRow, walk, walk_choices
 
 if TYPE_CHECKING:
     from core.models import Pair
@@ -100,19 +102,23 @@ class Lane:
             self.streams.draft,
         )
 
-    def verify(self, draft: Draft, logits: Tensor) -> tuple[Verdict, Rows]:
-        """Walk ``draft`` over raw target logits [1 + n, V]; also the rows of the positions that were visited.
+    def verify(self, draft: Draft, logits: Tensor, peaks: Peaks, root: Tensor | None) -> tuple[Verdict, Rows]:
+        """Walk ``draft`` over raw target logits [1 + n, V] with their ``peaks``; also the rows of the positions that
+        were visited. ``root``: p [V] after the root where it is known (:func:`root_laws`).
 
         Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
         """
-        rows = Rows(draft, logits, self.distributions, self.sequence, self.rounds)
+        rows = Rows(draft, logits, peaks, self.distributions, self.sequence, self.rounds, root)
+        if self.distributions.greedy and isinstance(self.rule, LosslessRule):
+            return walk_choices(draft, rows.choice, self.rule, self.streams), rows
         return walk(draft, rows.target, self.rule, self.streams, self._untempered(rows)), rows
 
     def measure(self, draft: Draft, verdict: Verdict, rows: Rows) -> dict[int, Measurement]:
         """What the rule emits at each tested position; nothing where the request doesn't want to know."""
         if not self.request.measure_distortion:
             return {}
-        return measure(draft, verdict, rows.visited, self.rule, self._untempered(rows))
+        laws = {node: rows.law(node) for node in rows.visited}
+        return measure(draft, verdict, laws, self.rule, self._untempered(rows))
 
     def _untempered(self, rows: Rows) -> TargetRow | None:
         return rows.untempered if self.distributions.greedy else None
@@ -133,9 +139,7 @@ class Lane:
             committed=tuple(committed),
             committed_text=(),
             source=verdict.source,
-            positions=tuple(
-                position_table(draft, node, p, measured.get(node), self.text.piece) for node, p in rows.visited.items()
-            ),
+            positions=tuple(self._table(draft, node, rows, measured.get(node)) for node in rows.visited),
             draft_s=0.0,
             verify_s=0.0,
             state_s=0.0,
@@ -197,6 +201,12 @@ class Lane:
 
         return tuple(self._node(draft, node, trials.get(node), fate(node)) for node in range(len(draft.tokens)))
 
+    def _table(self, draft: Draft, node: int, rows: Rows, measured: Measurement | None) -> Position:
+        p = rows.visited[node]
+        if isinstance(p, int):
+            return choice_table(draft, node, p, rows.logits.shape[-1], measured, self.text.piece)
+        return position_table(draft, node, p, measured, self.text.piece)
+
     def _node(self, draft: Draft, node: int, trial: Trial | None, fate: Fate) -> Node:
         token = draft.tokens[node]
         drawn = 1.0 if draft.q is None else float(draft.q[node][token])
@@ -214,3 +224,20 @@ class Lane:
             near_threshold=trial is not None and abs(trial.u - trial.accept_prob) < NEAR_THRESHOLD,
             redraw_fallback=trial is not None and trial.redraw_fallback,
         )
+
+
+def root_laws(lanes: Sequence[Lane], logits: Sequence[Tensor]) -> dict[Lane, Tensor]:
+    """p [V] after the root of each lane that shares its sampling with another, formed together: every walk reads it.
+
+    Greedy lanes need no p, and penalties look at each lane's own tokens.
+    """
+    alike: dict[Sampling, list[tuple[Lane, Tensor]]] = {}
+    for lane, rows in zip(lanes, logits, strict=True):
+        if not lane.distributions.greedy and not lane.distributions.penalties:
+            alike.setdefault(lane.request.sampling, []).append((lane, rows[0]))
+    laws: dict[Lane, Tensor] = {}
+    for group in alike.values():
+        if len(group) > 1:
+            together = group[0][0].distributions.targets(torch.stack([row for _, row in group]))
+            laws.update(zip((lane for lane, _ in group), together, strict=True))
+    return laws

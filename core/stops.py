@@ -37,7 +37,10 @@ class StopWatch:
     tokens: list[int] = field(default_factory=list)
     pieces: list[str] = field(default_factory=list)
     reason: StopReason | None = None
-    _text: str = ""
+    _length: int = 0
+    """Characters so far."""
+    _tail: str = ""
+    """The last of them: as many as a stop string can begin in, so that a token costs the same at any length."""
 
     def add(self, token: int) -> None:
         """Take the next committed token; afterwards ``reason`` is set if the run stops here, and ``tokens`` and
@@ -45,7 +48,8 @@ class StopWatch:
         piece = self.stream.step(token)
         self.tokens.append(token)
         self.pieces.append(piece)
-        self._text += piece
+        self._length += len(piece)
+        self._tail = self._last_of(self._tail + piece, len(piece))
         if token in self.eos:
             self._end("eos")
         elif (start := self._stop_string(len(piece))) is not None:
@@ -57,7 +61,12 @@ class StopWatch:
     @property
     def text(self) -> str:
         """The output text so far."""
-        return self._text
+        return "".join(self.pieces)
+
+    def _last_of(self, tail: str, new: int) -> str:
+        """What is needed of the text's end to find the stop strings that its last ``new`` characters complete."""
+        longest = max(map(len, self.stop_strings), default=0)
+        return tail[max(0, len(tail) - new - longest + 1) :] if longest else ""
 
     def undecided_from(self) -> int:
         """How many tokens are safe: those after these could still be cut, as their text may begin a stop string."""
@@ -72,8 +81,8 @@ class StopWatch:
 
     def _overlap(self, stop: str) -> int:
         """Length of the longest proper prefix of ``stop`` at the text's end."""
-        for size in range(min(len(stop) - 1, len(self._text)), 0, -1):
-            if self._text.endswith(stop[:size]):
+        for size in range(min(len(stop) - 1, len(self._tail)), 0, -1):
+            if self._tail.endswith(stop[:size]):
                 return size
         return 0
 
@@ -81,16 +90,15 @@ class StopWatch:
         self.reason = reason
         if tail := self.stream.flush():
             self.pieces[-1] += tail
-            self._text += tail
 
     def _stop_string(self, new: int) -> int | None:
         """Where the earliest stop string begins that the last ``new`` characters complete."""
-        found = [self._text.find(stop, max(0, len(self._text) - new - len(stop) + 1)) for stop in self.stop_strings]
-        return min((start for start in found if start >= 0), default=None)
+        found = [self._tail.find(stop, max(0, len(self._tail) - new - len(stop) + 1)) for stop in self.stop_strings]
+        before = self._length - len(self._tail)
+        return min((before + start for start in found if start >= 0), default=None)
 
     def _cut_at(self, start: int) -> None:
         """Cut the text at ``start``; the token in which it lies stays only if text precedes it in that token."""
-        self._text = self._text[:start]
         kept, length = 0, 0
         while kept < len(self.pieces) and length + len(self.pieces[kept]) <= start:
             length += len(self.pieces[kept])

@@ -8,12 +8,12 @@ from dataclasses import replace
 from torch import Tensor
 
 from core.block import block_of, toss
-from core.distributions import draw
+from core.distributions import draw, one_hot
 from core.position import RuledPosition, position_of
 from core.randomness import Streams
 from core.records import ROOT, Trial, Verdict
 from core.rules import TokenRule
-from core.token_rule import BlockRule
+from core.token_rule import BlockRule, LosslessRule
 from core.trees import Draft
 
 TargetRow = Callable[[int], Tensor]
@@ -51,6 +51,36 @@ def walk(
         draw(rule.bonus(target(at)), streams.redraw()),
         "bonus",
         tuple(trials),
+    )
+
+
+def walk_choices(draft: Draft, choice: Callable[[int], int], rule: LosslessRule, streams: Streams) -> Verdict:
+    """:func:`walk` of a greedy request: ``choice`` gives the one token of which p is certain after a node, and each
+    candidate is certain too.
+
+    The vectors of a ``rule`` that compares a token's p with its q are zero but at these tokens. So the walk is done
+    over a vocabulary of the draft's tokens and one that stands for every other, which only a last token can be.
+    """
+    if not draft.tokens:  # plain decoding, most of all
+        streams.redraw()  # the number that draws the certain token: later ones keep their places
+        return Verdict((), choice(ROOT), "bonus", ())
+    names = list(dict.fromkeys(draft.tokens))
+    place = {token: i for i, token in enumerate(names)}
+    size = len(names) + 1
+    chosen: dict[int, int] = {}
+
+    def target(node: int) -> Tensor:
+        chosen[node] = choice(node)
+        return one_hot(place.get(chosen[node], size - 1), size)
+
+    tokens = tuple(place[token] for token in draft.tokens)
+    q = None if draft.q is None else tuple(one_hot(token, size) for token in tokens)
+    verdict = walk(replace(draft, tokens=tokens, q=q), target, rule, streams)
+    last = verdict.next_token
+    return replace(
+        verdict,
+        next_token=names[last] if last < len(names) else chosen[verdict.path[-1] if verdict.path else ROOT],
+        trials=tuple(replace(trial, token=draft.tokens[trial.node]) for trial in verdict.trials),
     )
 
 

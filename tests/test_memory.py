@@ -19,10 +19,12 @@ from core.description import Description, describe
 from core.errors import ModelUnavailable
 from core.memory import DeviceMemory, Need, fit, need
 from core.models import load_pair
-from core.slots import SlotModel
+from core.records import ROOT
+from core.slots import Scored, SlotModel, SlotTarget
+from core.trees import Draft
 from core.types import PairSpec, Precision
 from core.weights import read
-from tests.tiny import save_tiny_model
+from tests.tiny import save_tiny_model, tiny_config
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,27 @@ def test_weights_and_cache_are_what_loading_and_a_slot_allocate(tmp_path: Path, 
     slot.open(0, [5, 6, 7])
     rows = [rows for layer in slot.cache.rows for rows in (layer.keys, layer.values) if rows is not None]
     assert memory.cache_bytes(said, "float32", rows=50) == allocated(rows)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_what_slots_allocate_is_computed_from_the_configuration_and_stays_so_while_they_fill(
+    tmp_path: Path, slots: int
+) -> None:
+    config = tiny_config()
+    network = AutoModelForCausalLM.from_config(config).eval()
+    (tmp_path / "config.json").write_text(config.to_json_string())
+    computed = memory.cache_bytes(describe("tiny", tmp_path), "float32", rows=60)
+    assert computed is not None
+    model = SlotTarget(network, 300, slots, capacity=60)
+    for slot in range(slots):
+        model.open(slot, [5, 6, 7])
+    draft = Draft((8, 9, 10), (ROOT, ROOT, 1))
+    for _ in range(10):
+        rows = [rows for layer in model.cache.rows for rows in (layer.keys, layer.values) if rows is not None]
+        assert allocated(rows) == slots * computed
+        model.score([Scored(slot, 4, draft) for slot in range(slots)])
+        for slot in range(slots):
+            model.keep(slot, [1, 2])
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16", "float16"])

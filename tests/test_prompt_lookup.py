@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 
 from core.distributions import Distributions
 from core.drafters.base import Want
+from core.drafters.ngrams import NgramIndex
 from core.drafters.prompt_lookup import PromptLookup, trie
 from core.engine import generate
 from core.grammar import parse_shape
 from core.records import ROOT, Round
 from core.trees import Draft
-from core.types import ChainShape, PromptLookupDrafter, Request, Sampling, Stops
+from core.types import ChainShape, PromptLookupDrafter, Request, Sampling, Stops, TreeShape
 from tests.fakes import LETTERS, fake_pair, scripted
 
 DISTRIBUTIONS = Distributions.of(Sampling(), frozenset(), 0, torch.device("cpu"))
@@ -152,6 +154,73 @@ def test_every_branch_of_a_tree_is_a_continuation_that_really_followed(prefix, s
     assert [path for path in found if text(prefix)[-1] + path not in text(prefix)] == []
     if found:
         assert found[0] == text(slow(list(prefix), 1, 3, 1))
+
+
+def scan(prefix: Sequence[int], low: int, high: int, depth: int, breadth: int, nodes: int) -> Draft:
+    """The draft by reading the whole prefix again."""
+    found: list[tuple[int, ...]] = []
+    for size in range(min(high, len(prefix) - 1), low - 1, -1):
+        for end in range(len(prefix) - 2, size - 2, -1):
+            if list(prefix[end - size + 1 : end + 1]) == list(prefix[-size:]):
+                one = tuple(prefix[end + 1 : end + 1 + depth])
+                if len(found) < breadth and not any(known[: len(one)] == one for known in found):
+                    found.append(one)
+    return trie(found, nodes)
+
+
+def grown(slot: int, prefix: Sequence[int], shape: str, depth: int) -> Want:
+    return Want(slot, prefix, parse_shape(shape), depth, DISTRIBUTIONS, scripted().draft)
+
+
+@given(st.data(), st.sampled_from(["chain:1", "chain:4", "s3_k2_d6", "s4_k4_d9", "s2_k3_d7"]))
+def test_a_growing_sequence_is_drafted_for_as_by_reading_it_all_again(data, shape):
+    """Two slots that grow by turns and are closed and opened again, the draft's depth shrinking now and then."""
+    low, high = sorted(data.draw(st.tuples(st.integers(1, 5), st.integers(1, 5))))
+    spec = parse_shape(shape)
+    lookup = PromptLookup(PromptLookupDrafter(min_ngram=low, max_ngram=high))
+    prefixes: dict[int, list[int]] = {0: [], 1: []}
+    tokens = st.lists(st.integers(0, data.draw(st.integers(0, 3))), max_size=12)
+    for _ in range(data.draw(st.integers(1, 12))):
+        slot = data.draw(st.integers(0, 1))
+        if data.draw(st.sampled_from([False, False, False, True])):
+            lookup.close(slot)
+            prefixes[slot] = data.draw(tokens)
+            lookup.open(slot, prefixes[slot][:-1])
+        prefixes[slot] += data.draw(tokens)
+        depth = data.draw(st.integers(0, 6))
+        (draft,) = lookup.propose([grown(slot, prefixes[slot], shape, depth)])
+        breadth = spec.topk if isinstance(spec, TreeShape) else 1
+        shrunk = min(depth, spec.depth)
+        wanted = scan(prefixes[slot], low, high, shrunk, breadth, spec.drafted) if shrunk else Draft()
+        assert draft == wanted
+
+
+def test_a_round_reads_the_new_tokens_and_the_same_number_of_continuations_at_any_length(monkeypatch):
+    """Every token of the text is the same, so every earlier place matches."""
+    read: list[int] = []
+
+    class Counted(list[int]):
+        def __getitem__(self, place: Any) -> Any:
+            read.append(len(range(*place.indices(len(self)))) if isinstance(place, slice) else 1)
+            return super().__getitem__(place)
+
+    def continuations(self, depth):
+        for one in original(self, depth):
+            read.append(len(one))
+            yield one
+
+    original = NgramIndex.continuations
+    monkeypatch.setattr(NgramIndex, "continuations", continuations)
+    lookup = PromptLookup(PromptLookupDrafter())
+    prefix = Counted([0] * 50)
+    costs = []
+    for _ in range(100):
+        prefix += [0, 0]
+        read.clear()
+        lookup.propose([grown(0, prefix, "s3_k2_d6", 99)])
+        costs.append(sum(read))
+    assert costs[0] > costs[1]
+    assert set(costs[1:]) == {costs[1]}
 
 
 def test_a_copied_text_is_accepted_whole_by_a_greedy_target_that_repeats_it():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from core.drafters.base import NoDraft, Want
+from core.drafters.ngrams import NgramIndex
 from core.records import ROOT
 from core.trees import Draft
 from core.types import PromptLookupDrafter, TreeShape
@@ -19,6 +20,15 @@ class PromptLookup(NoDraft):
 
     def __init__(self, spec: PromptLookupDrafter) -> None:
         self.spec = spec
+        self._indexes: dict[int, NgramIndex] = {}
+
+    def open(self, slot: int, tokens: Sequence[int]) -> None:
+        """Another sequence: it is read when its first draft is wanted, as the index is made for the wish's depth."""
+        self._indexes.pop(slot, None)
+
+    def close(self, slot: int) -> None:
+        """Forget the slot's sequence."""
+        self._indexes.pop(slot, None)
 
     def propose(self, wants: Sequence[Want]) -> list[Draft]:
         """A draft per wish; empty where nothing matches."""
@@ -30,19 +40,21 @@ class PromptLookup(NoDraft):
             return Draft()
         breadth = want.shape.topk if isinstance(want.shape, TreeShape) else 1
         continuations: list[tuple[int, ...]] = []
-        for found in self._continuations(list(want.prefix), depth):
+        for found in self._index(want).continuations(depth):
             if not any(known[: len(found)] == found for known in continuations):
                 continuations.append(found)
             if len(continuations) == breadth:
                 break
         return trie(continuations, want.shape.drafted)
 
-    def _continuations(self, prefix: list[int], depth: int) -> Iterator[tuple[int, ...]]:
-        for size in range(min(self.spec.max_ngram, len(prefix) - 1), self.spec.min_ngram - 1, -1):
-            gram, last = prefix[-size:], prefix[-1]
-            for end in range(len(prefix) - 2, size - 2, -1):
-                if prefix[end] == last and prefix[end - size + 1 : end + 1] == gram:
-                    yield tuple(prefix[end + 1 : end + 1 + depth])
+    def _index(self, want: Want) -> NgramIndex:
+        """The slot's index, up to the last committed token."""
+        index = self._indexes.get(want.slot)
+        if index is None or index.depth != want.shape.depth:
+            index = NgramIndex(self.spec.min_ngram, self.spec.max_ngram, want.shape.depth)
+            self._indexes[want.slot] = index
+        index.extend(want.prefix[len(index.tokens) :])
+        return index
 
 
 def trie(paths: Sequence[Sequence[int]], nodes: int) -> Draft:
