@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from core.records import ROOT
+from core.transfer import longs, sent
 
 
 @dataclass(slots=True)
@@ -199,9 +200,9 @@ class SlotCache(Cache):
             batch_index=self._long(batch_index),
             query_index=self._long(query_index),
             row_index=self._long(row_index),
-            positions=positions.to(self.device),
-            visible=visible.to(self.device),
-            key_positions=key_positions.to(self.device),
+            positions=sent(positions, self.device),
+            visible=sent(visible, self.device),
+            key_positions=sent(key_positions, self.device),
         )
         return self.current
 
@@ -242,4 +243,4 @@ class SlotCache(Cache):
                 state.dirty = start if state.dirty <= length else state.dirty
 
     def _long(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self.device)
+        return longs(values, self.device)

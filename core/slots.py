@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from core.kv import Pass, SlotCache
 from core.records import ROOT
+from core.transfer import longs, sent
 from core.trees import Draft
 
 PREFILL_CHUNK = 512
@@ -69,13 +70,13 @@ class SlotModel:
             self._prefill([(slot, rows)], [list(chunk)])
             self.cache.keep(slot, rows)
 
-    def _prefill(self, wanted: Sequence[tuple[int, list[int]]], tokens: Sequence[list[int]]) -> None:
+    def _prefill(self, wanted: Sequence[tuple[int, list[int]]], tokens: Sequence[Sequence[int]]) -> None:
         self.run(self.network, wanted, tokens, logits_to_keep=1)
 
-    def extend(self, batch: Sequence[tuple[int, Sequence[int], Sequence[int]]]) -> list[Tensor]:
+    def extend(self, batch: Sequence[tuple[int, Sequence[int] | Tensor, Sequence[int]]]) -> list[Tensor]:
         """Append (slot, tokens, parent scratch rows) and compute them: logits [n, V] per slot."""
         wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
-        return self.run(self.network, wanted, [list(tokens) for _, tokens, _ in batch])
+        return self.run(self.network, wanted, [tokens for _, tokens, _ in batch])
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit these scratch rows."""
@@ -89,7 +90,7 @@ class SlotModel:
         self,
         network: Any,
         wanted: Sequence[tuple[int, list[int]]],
-        tokens: Sequence[list[int]] | None,
+        tokens: Sequence[Sequence[int] | Tensor] | None,
         embeddings: Tensor | None = None,
         logits_to_keep: int = 0,
     ) -> list[Tensor]:
@@ -99,7 +100,7 @@ class SlotModel:
         ids = None
         if tokens is not None:
             width = now.positions.shape[1]
-            ids = torch.tensor([row + [0] * (width - len(row)) for row in tokens], device=self.device)
+            ids = padded_ids(tokens, width, self.device)
         with torch.no_grad():
             logits = network(
                 input_ids=ids,
@@ -132,6 +133,21 @@ class SlotTarget(SlotModel):
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit the root and the accepted candidates."""
         self.cache.keep(slot, [0, *(node + 1 for node in path)])
+
+
+def padded_ids(tokens: Sequence[Sequence[int] | Tensor], width: int, device: torch.device) -> Tensor:
+    """Token ids [B, width] of rows that the host has, or that lie on the device already; zeros after their ends."""
+    host: list[list[int]] = []
+    for row in tokens:
+        if isinstance(row, Tensor):
+            return torch.stack([_on_device(one, width, device) for one in tokens])
+        host.append([*row, *[0] * (width - len(row))])
+    return sent(torch.tensor(host), device)
+
+
+def _on_device(row: Sequence[int] | Tensor, width: int, device: torch.device) -> Tensor:
+    ids = row if isinstance(row, Tensor) else longs(list(row), device)
+    return functional.pad(ids, (0, width - len(ids)))
 
 
 def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:

@@ -158,18 +158,18 @@ class SplitTarget(SlotModel):
         one: Grower,
         root: int,
         row_of: dict[int, int],
-    ) -> tuple[int, list[int], list[int]]:
+    ) -> tuple[int, Sequence[int] | Tensor, list[int]]:
         first = len(self.cache.slots[slot].depths)
         row_of.update({node: first + i for i, node in enumerate(nodes)})
         if list(nodes) == [ROOT]:
             return slot, [root], [ROOT]
         return (
             slot,
-            [one.tokens[node] for node in nodes],
+            one.ids(nodes),
             [row_of[one.parents[node]] for node in nodes],
         )
 
-    def _run_lower(self, batch: Sequence[tuple[int, list[int], list[int]]]) -> list[Tensor]:
+    def _run_lower(self, batch: Sequence[tuple[int, Sequence[int] | Tensor, list[int]]]) -> list[Tensor]:
         wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
         logits = self.run(self.lower, wanted, [tokens for _, tokens, _ in batch])
         assert self.tap.seen is not None
