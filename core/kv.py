@@ -13,7 +13,7 @@ width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -63,6 +63,33 @@ class Pass:
         """Cache rows in view, T."""
         return self.visible.shape[-1]
 
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that differs between passes over the same slots that were padded to one size."""
+        return (
+            self.slots,
+            self.batch_index,
+            self.query_index,
+            self.row_index,
+            self.positions,
+            self.visible,
+            self.key_positions,
+        )
+
+    def over(self, tensors: Sequence[Tensor]) -> Pass:
+        """The same pass reading these :attr:`tensors`."""
+        slots, batch_index, query_index, row_index, positions, visible, key_positions = tensors
+        return replace(
+            self,
+            slots=slots,
+            batch_index=batch_index,
+            query_index=query_index,
+            row_index=row_index,
+            positions=positions,
+            visible=visible,
+            key_positions=key_positions,
+        )
+
     def mask(self, window: int | None) -> Tensor:
         """[B, 1, N, T] bool for one kind of attention; ``window`` = width of a sliding window, by position."""
         if window is None:
@@ -80,7 +107,7 @@ class SlotLayer(CacheLayerMixin):
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate zeros of the width that the first states have."""
-        rows = (len(self._cache.slots), key_states.shape[1], self._cache.capacity)
+        rows = (len(self._cache.slots), key_states.shape[1], self._cache.capacity + self._cache.spare)
         self.keys = key_states.new_zeros(*rows, key_states.shape[3])
         self.values = value_states.new_zeros(*rows, value_states.shape[3])
         self.is_initialized = True
@@ -130,12 +157,14 @@ class SlotCache(Cache):
     """Rows of all layers for S slots of ``capacity`` rows each.
 
     A slot's committed rows are 0 … committed−1, its scratch rows follow. ``current`` is the pass being written.
+    ``spare`` = 1 adds a row that is never in view, where the padding of a pass is written.
     """
 
     current: Pass
 
-    def __init__(self, layers: int, slots: int, capacity: int, device: torch.device) -> None:
+    def __init__(self, layers: int, slots: int, capacity: int, device: torch.device, spare: int = 0) -> None:
         self.capacity = capacity
+        self.spare = spare
         self.slots = [Slot() for _ in range(slots)]
         self.device = device
         self.rows = [SlotLayer(self) for _ in range(layers)]
@@ -171,11 +200,18 @@ class SlotCache(Cache):
         state.ancestry = ancestry
         return list(range(first, first + added))
 
-    def plan(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> Pass:
-        """The pass that computes the given contiguous scratch rows of each slot; it becomes ``current``."""
+    def extent(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> tuple[int, int]:
+        """(N, T): what a pass over these scratch rows computes per slot, and has in view."""
+        return max(len(rows) for _, rows in wanted), max(self.slots[slot].end for slot, _ in wanted)
+
+    def plan(self, wanted: Sequence[tuple[int, Sequence[int]]], padded: tuple[int, int] | None = None) -> Pass:
+        """The pass that computes the given contiguous scratch rows of each slot; it becomes ``current``.
+
+        ``padded`` to (N, T), it has one shape whatever it computes: nodes that don't exist see row 0 and are written to
+        the spare row.
+        """
         batch = len(wanted)
-        nodes = max(len(rows) for _, rows in wanted)
-        length = max(self.slots[slot].end for slot, _ in wanted)
+        nodes, length = padded or self.extent(wanted)
         self._clean(wanted, length)
         positions = torch.zeros(batch, nodes, dtype=torch.long)
         key_positions = torch.arange(length).expand(batch, length).clone()
@@ -193,6 +229,10 @@ class SlotCache(Cache):
             batch_index += [b] * count
             query_index += range(count)
             row_index += [state.committed + row for row in rows]
+            if padded:
+                batch_index += [b] * (nodes - count)
+                query_index += range(count, nodes)
+                row_index += [self.capacity] * (nodes - count)
         slots = [slot for slot, _ in wanted]
         self.current = Pass(
             slots=self._long(slots),

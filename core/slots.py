@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from core.graphs import graphs_on
 from core.kv import Pass, SlotCache
 from core.records import ROOT
 from core.transfer import longs, sent
@@ -59,7 +60,9 @@ class SlotModel:
         self.network = network
         self.vocab = vocab
         self.device: torch.device = network.device
-        self.cache = SlotCache(network.config.num_hidden_layers, slots, capacity, self.device)
+        self.graphs = graphs_on(self.device)
+        spare = 0 if self.graphs is None else 1
+        self.cache = SlotCache(network.config.num_hidden_layers, slots, capacity, self.device, spare)
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         """Prefill ``tokens`` in chunks; they are committed."""
@@ -96,23 +99,61 @@ class SlotModel:
     ) -> list[Tensor]:
         """Forward ``wanted`` scratch rows through ``network`` (this model, or some of its layers on the same cache)
         from token ids or from ``embeddings`` [B, N, hidden]; logits [n, V] per slot."""
-        now = self.cache.plan(wanted)
-        ids = None
-        if tokens is not None:
-            width = now.positions.shape[1]
-            ids = padded_ids(tokens, width, self.device)
-        with torch.no_grad():
-            logits = network(
-                input_ids=ids,
-                inputs_embeds=embeddings,
-                attention_mask=attention_masks(network, now),
-                position_ids=now.positions,
-                cache=self.cache,
-                use_cache=True,
-                logits_to_keep=logits_to_keep,
-            ).logits
+        return self.rows(self.passed(network, wanted, tokens, embeddings, logits_to_keep)[0], wanted)
+
+    def rows(self, logits: Tensor, wanted: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
+        """A pass's ``logits`` [B, N, head width] as [n, V] per slot."""
         logits = fit(logits, self.vocab)
         return [logits[b, : len(rows)] for b, (_, rows) in enumerate(wanted)]
+
+    def passed(
+        self,
+        network: Any,
+        wanted: Sequence[tuple[int, list[int]]],
+        tokens: Sequence[Sequence[int] | Tensor] | None,
+        embeddings: Tensor | None = None,
+        logits_to_keep: int = 0,
+    ) -> tuple[Tensor, ...]:
+        """What :meth:`forward` gives for ``wanted``, from a recorded graph where there is one: passes that keep all of
+        their logits (drafting and verification, not prompts) on CUDA. Padding is computed and left out by the caller.
+        """
+        padded = None
+        if self.graphs is not None and not logits_to_keep:
+            padded = self.graphs.bucket(len(wanted), *self.cache.extent(wanted), self.cache.capacity)
+        now = self.cache.plan(wanted, padded)
+        width = now.positions.shape[1]
+        ids = None if tokens is None else padded_ids(tokens, width, self.device)
+        if embeddings is not None:
+            embeddings = functional.pad(embeddings, (0, 0, 0, width - embeddings.shape[1]))
+        if self.graphs is None or padded is None:
+            return self.forward(network, now, ids, embeddings, logits_to_keep)
+
+        def work(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            *tensors, given = inputs
+            self.cache.current = static = now.over(tensors)
+            return self.forward(network, static, *((given, None) if embeddings is None else (None, given)), 0)
+
+        given = ids if embeddings is None else embeddings
+        assert given is not None
+        name = (network, tuple(slot for slot, _ in wanted), embeddings is None)
+        return self.graphs.run(name, (*now.tensors, given), work)
+
+    def forward(
+        self, network: Any, now: Pass, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
+    ) -> tuple[Tensor, ...]:
+        """The device's work of a pass and nothing else: logits [B, N, head width] first."""
+        with torch.no_grad():
+            return (
+                network(
+                    input_ids=ids,
+                    inputs_embeds=embeddings,
+                    attention_mask=attention_masks(network, now),
+                    position_ids=now.positions,
+                    cache=self.cache,
+                    use_cache=True,
+                    logits_to_keep=logits_to_keep,
+                ).logits,
+            )
 
 
 class SlotTarget(SlotModel):

@@ -171,12 +171,21 @@ class SplitTarget(SlotModel):
 
     def _run_lower(self, batch: Sequence[tuple[int, Sequence[int] | Tensor, list[int]]]) -> list[Tensor]:
         wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
-        logits = self.run(self.lower, wanted, [tokens for _, tokens, _ in batch])
-        assert self.tap.seen is not None
-        for (slot, rows), seen in zip(wanted, self.tap.seen, strict=True):
+        logits, exits = self.passed(self.lower, wanted, [tokens for _, tokens, _ in batch])
+        for (slot, rows), seen in zip(wanted, exits, strict=True):
             known = [self._exits[slot]] if slot in self._exits else []
             self._exits[slot] = torch.cat([*known, seen[: len(rows)]])
-        return logits
+        return self.rows(logits, wanted)
+
+    def forward(
+        self, network: Any, now: Any, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
+    ) -> tuple[Tensor, ...]:
+        """Logits; from the lower layers also the activations [B, N, hidden] at the exit."""
+        outputs = super().forward(network, now, ids, embeddings, logits_to_keep)
+        if network is not self.lower:
+            return outputs
+        assert self.tap.seen is not None
+        return *outputs, self.tap.seen
 
     def _arranged(self, slot: int, one: Grower, row_of: dict[int, int]) -> Draft:
         """The finished draft; scratch keeps the root and the draft's computed nodes only."""
