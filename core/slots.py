@@ -188,7 +188,7 @@ def padded_ids(tokens: Sequence[Sequence[int] | Tensor], width: int, device: tor
 
 def _on_device(row: Sequence[int] | Tensor, width: int, device: torch.device) -> Tensor:
     ids = row if isinstance(row, Tensor) else longs(list(row), device)
-    return functional.pad(ids, (0, width - len(ids)))
+    return ids if len(ids) == width else functional.pad(ids, (0, width - len(ids)))
 
 
 def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:

@@ -17,10 +17,17 @@ import core.assembly
 import core.drafters.early_exit
 import core.drafters.small_model
 import core.trees
-from core.drafters.base import grow_together
+from core.distributions import Distributions
+from core.drafters.base import Want, grow_together
+from core.drafters.early_exit import SplitTarget
+from core.drafters.small_model import SmallModel
 from core.engine import generate
+from core.graphs import CudaRecorder
+from core.randomness import Streams
 from core.records import Round
+from core.slots import Scored, SlotModel, SlotTarget
 from core.trees import Draft
+from core.types import ChainShape, Sampling
 from tests.decoding import ask
 from tests.test_engine import network, real_pair
 
@@ -166,6 +173,29 @@ def test_rounds_equal_those_of_a_chain_that_the_host_reads_step_by_step(pair, dr
     assert decoded(drafter, pair, monkeypatch, **sampling) == rounds
 
 
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=list(SAMPLINGS))
+@pytest.mark.parametrize("cut", [False, True], ids=["small model", "split target"])
+def test_chains_grow_and_are_scored_on_a_device_that_holds_no_values(cut, sampling, monkeypatch):
+    """The meta device has shapes only: reading a value, or computing with a tensor left on the host, raises there."""
+    with torch.device("meta"):
+        shapes = network(1)
+    monkeypatch.setattr(core.trees.ChainGrower, "_read", lambda one: ([1] * len(one.q), [0.5] * len(one.q), []))
+    target = SplitTarget(shapes, 2, 16, 2, 40) if cut else SlotTarget(shapes, 16, 2, 40)
+    drafter = target if isinstance(target, SplitTarget) else SmallModel(SlotModel(shapes, 16, 2, 40))
+    prompts = {0: [1, 2, 3, 4], 1: [5, 6]}
+    settings = Sampling(**{"temperature": 0.0, **sampling})
+    distributions = Distributions.of(settings, frozenset([3]), 4, target.device)
+    for slot, prompt in prompts.items():
+        target.open(slot, prompt[:-1])
+        drafter.open(slot, prompt[:-1])
+    stream = Streams.seeded(0).draft
+    wants = [Want(slot, prompt, ChainShape(gamma=3), 9, distributions, stream) for slot, prompt in prompts.items()]
+    drafts = drafter.propose(wants)
+    assert [draft.q[2].device.type for draft in drafts if draft.q] == ["meta", "meta"]
+    scored = target.score([Scored(slot, prompts[slot][-1], draft) for slot, draft in enumerate(drafts)])
+    assert [rows.shape for rows in scored] == [(4, 16), (4, 16)]
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=list(SAMPLINGS))
 @pytest.mark.parametrize("drafter", DRAFTERS)
@@ -173,7 +203,7 @@ def test_on_cuda_drafting_makes_the_host_wait_for_nothing(drafter, sampling, mon
     device = torch.device("cuda", torch.cuda.current_device())
     one = real_pair(network(1).to(device), network(2, layers=1).to(device), eos=(3,))
     one.device = device
-    decoded(drafter, one, monkeypatch, **sampling)  # allocates, warms up and captures
+    decoded(drafter, one, monkeypatch, **sampling)  # allocates and warms up
 
     @contextmanager
     def strict() -> Iterator[None]:
@@ -183,5 +213,17 @@ def test_on_cuda_drafting_makes_the_host_wait_for_nothing(drafter, sampling, mon
         finally:
             torch.cuda.set_sync_debug_mode("default")
 
+    record = CudaRecorder.record
+
+    def recording(self: CudaRecorder, work: Any) -> Any:
+        """Recording waits for the device, once per bucket: that is not the loop's."""
+        mode = torch.cuda.get_sync_debug_mode()
+        torch.cuda.set_sync_debug_mode("default")
+        try:
+            return record(self, work)
+        finally:
+            torch.cuda.set_sync_debug_mode(mode)
+
+    monkeypatch.setattr(CudaRecorder, "record", recording)
     growing_under(monkeypatch, strict)
     assert decoded(drafter, one, monkeypatch, **sampling)

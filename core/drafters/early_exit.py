@@ -194,7 +194,7 @@ class SplitTarget(SlotModel):
         rows = [row_of[ROOT], *(row_of[created[node]] for node in self._computed[slot])] if row_of else []
         self.cache.arrange(slot, rows)
         if rows:
-            self._exits[slot] = self._exits[slot][rows]
+            self._exits[slot] = _ordered(self._exits[slot], rows)
         return draft
 
     # -- verification -------------------------------------------------------------------------------------------------
@@ -209,7 +209,8 @@ class SplitTarget(SlotModel):
         exits = [nn.functional.pad(self._exits[slot], (0, 0, 0, width - len(rows))) for slot, rows in wanted]
         logits = self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
         return [
-            rows[self._rows(one.slot, range(len(one.draft.tokens)))] for one, rows in zip(batch, logits, strict=True)
+            _ordered(rows, self._rows(one.slot, range(len(one.draft.tokens))))
+            for one, rows in zip(batch, logits, strict=True)
         ]
 
     def _missing(self, one: Scored) -> tuple[int, list[int], list[int]]:
@@ -246,3 +247,8 @@ class SplitTarget(SlotModel):
     def _forget(self, slot: int) -> None:
         for known in (self._exits, self._computed, self._row_of):
             known.pop(slot, None)
+
+
+def _ordered(rows: Tensor, order: list[int]) -> Tensor:
+    """``rows`` [n, …] in this order; the first ones as they lie (a chain's always) without a copy."""
+    return rows[: len(order)] if order == list(range(len(order))) else rows[order]
