@@ -82,6 +82,19 @@ def test_sampled_chains_from_recordings_are_the_same_tokens(recorder, monkeypatc
     assert [one.tokens for one in decode_all(requests, pair)] == recorded
 
 
+def test_passes_of_one_shape_over_other_slots_or_in_another_order_are_not_mixed_up(recorder):
+    network = tiny(1)
+    model = SlotModel(network, vocab=16, slots=2, capacity=40)
+    prompts = {0: [5, 6, 7], 1: [8, 9]}
+    for slot, prompt in prompts.items():
+        model.open(slot, prompt)
+    for slots in [(0,), (1,), (0, 1), (1, 0), (0,)]:
+        rows = model.extend([(slot, (4,), (ROOT,)) for slot in slots])
+        for slot, row in zip(slots, rows, strict=True):
+            assert_row(row[0], network, [*prompts[slot], 4])
+            model.keep(slot, [])
+
+
 def test_a_padded_pass_writes_only_its_own_rows_and_the_spare_one(recorder):
     torch.manual_seed(0)
     network = AutoModelForCausalLM.from_config(LlamaConfig(**SIZES)).eval()
