@@ -38,7 +38,7 @@ def fingerprint(pair: Pair, request: Request) -> Fingerprint:
         stops=f"max_new_tokens={request.stops.max_new_tokens} stop_strings={list(request.stops.stop_strings)!r}",
         cache_policy=CACHE_POLICY,
         drafting=drafting_text(request),
-        device=device_text(pair.device),
+        device=device_text(pair.device, pair.target.linears),
         versions={"python": platform.python_version()} | {name: version(name) for name in LIBRARIES},
         seed=request.seed,
         prompt_hash=hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16],
@@ -55,8 +55,9 @@ def drafting_text(request: Request) -> str:
     return f"{format_drafter(request.drafter)} {format_shape(request.shape)}: {mode} {kind}"
 
 
-def device_text(device: torch.device) -> str:
-    """The device's name and how many threads or devices decode."""
+def device_text(device: torch.device, linears: str = "torch") -> str:
+    """The device's name, how many threads decode, and the layout of the linear layers where it isn't torch's own."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    return f"CPU {platform.machine()}, {torch.get_num_threads()} threads"
+    packed = "" if linears == "torch" else f", {linears} linears"
+    return f"CPU {platform.machine()}, {torch.get_num_threads()} threads{packed}"

@@ -45,12 +45,15 @@ class Slot:
 class Pass:
     """Where one forward pass writes and what it may see.
 
-    ``slots`` [B]; ``slot_index``, ``row_index``, ``query_index`` list the real (unpadded) nodes; ``positions`` [B, N];
-    ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
+    ``slots`` [B]; ``batch_index``, ``query_index``, ``row_index`` list the nodes to write: the real ones, or in a pass
+    padded for recording all B·N; ``positions`` [B, N]; ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
     """
 
     slots: Tensor
-    whole: bool
+    adjoining: slice | None
+    """The same slots as a slice when they follow one another: their rows are then seen without a copy."""
+    block: tuple[int, int, int] | None
+    """(slot, first row, row after the last) of a pass over one slot; none in a recorded one, whose rows change."""
     batch_index: Tensor
     query_index: Tensor
     row_index: Tensor
@@ -118,14 +121,19 @@ class SlotLayer(CacheLayerMixin):
             self.lazy_initialization(key_states, value_states)
         assert self.keys is not None and self.values is not None
         now = self._cache.current
-        to = (now.slots[now.batch_index], slice(None), now.row_index)
-        self.keys[to] = key_states[now.batch_index, :, now.query_index]
-        self.values[to] = value_states[now.batch_index, :, now.query_index]
+        if now.block is not None:  # one slot: its rows lie side by side, and copying them costs a tenth of an index
+            slot, start, stop = now.block
+            self.keys[slot, :, start:stop] = key_states[0]
+            self.values[slot, :, start:stop] = value_states[0]
+        else:
+            to = (now.slots[now.batch_index], slice(None), now.row_index)
+            self.keys[to] = key_states[now.batch_index, :, now.query_index]
+            self.values[to] = value_states[now.batch_index, :, now.query_index]
         return self._view(self.keys), self._view(self.values)
 
     def _view(self, rows: Tensor) -> Tensor:
         now = self._cache.current
-        return rows[:, :, : now.length] if now.whole else rows[now.slots, :, : now.length]
+        return rows[now.adjoining, :, : now.length] if now.adjoining else rows[now.slots, :, : now.length]
 
     def move(self, slot: int, source: Tensor, start: int) -> None:
         """Copy the rows ``source`` [n] of a slot to ``start`` … ``start`` + n − 1."""
@@ -236,7 +244,8 @@ class SlotCache(Cache):
         slots = [slot for slot, _ in wanted]
         self.current = Pass(
             slots=self._long(slots),
-            whole=slots == list(range(len(self.slots))),
+            adjoining=slice(slots[0], slots[-1] + 1) if slots == list(range(slots[0], slots[-1] + 1)) else None,
+            block=(slots[0], row_index[0], row_index[-1] + 1) if batch == 1 and not padded else None,
             batch_index=self._long(batch_index),
             query_index=self._long(query_index),
             row_index=self._long(row_index),

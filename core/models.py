@@ -6,14 +6,14 @@ Nothing is trusted: only safetensors are read, a model's own code never runs, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as library_logging
 
-from core import embedded, folders, memory
+from core import embedded, folders, memory, packing, threads
 from core.compatibility import attention, check_vocabularies, emitted, text_config
 from core.description import describe
 from core.errors import ModelUnavailable
@@ -34,7 +34,7 @@ class LoadedModel:
     """One model ready to score: evaluation mode, no gradients.
 
     ``context``: most positions it was made for, tokens; ``vocab``: rows of its output head; ``content_hash``: SHA-256
-    over configuration and weights.
+    over configuration and weights; ``linears``: how its linear layers are laid out (``core/packing.py``).
     """
 
     name: str
@@ -42,6 +42,7 @@ class LoadedModel:
     network: PreTrainedModel
     context: int
     vocab: int
+    linears: packing.Layout = "torch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +83,9 @@ def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
     models = [
         _load(source, device, dtype, _part(progress, n, len(names), 0.3, 0.95)) for n, source in enumerate(sources)
     ]
+    if device.type == "cpu":
+        threads.settle(models[0].network)
+        models = [_packed(model, progress) for model in models]
     text = TextCodec(target.tokenizer, _end_tokens(models[0].network, target.tokenizer), vocab)
     progress("ready", 1.0)
     precision = str(dtype).removeprefix("torch.")
@@ -177,3 +181,8 @@ def _load(source: Source, device: torch.device, dtype: torch.dtype, progress: Pr
     progress(f"loaded {source.name}", 1.0)
     head = network.get_output_embeddings().weight.shape[0]
     return LoadedModel(source.name, content, network, text_config(network.config).max_position_embeddings, head)
+
+
+def _packed(model: LoadedModel, progress: Progress) -> LoadedModel:
+    progress(f"trying faster layouts of {model.name}", 0.97)
+    return replace(model, linears=packing.pack(model.network))

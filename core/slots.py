@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -21,6 +23,9 @@ from core.trees import Draft
 
 PREFILL_CHUNK = 512
 """Prompt tokens per prefill pass: bounds the [chunk, context] mask and the activations."""
+
+GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
+"""The library's switch for :func:`grouped_attention`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,7 @@ class SlotModel:
         self, network: Any, now: Pass, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
         """The device's work of a pass and nothing else: logits [B, N, head width] first."""
-        with torch.no_grad():
+        with torch.no_grad(), grouped_attention(self.device):
             return (
                 network(
                     input_ids=ids,
@@ -176,6 +181,23 @@ class SlotTarget(SlotModel):
         self.cache.keep(slot, [0, *(node + 1 for node in path)])
 
 
+@contextmanager
+def grouped_attention(device: torch.device) -> Iterator[None]:
+    """On the CPU: the library's fused attention takes fewer key than query heads as they are.
+
+    By default it repeats the cache's rows for every query head once a mask is given, since GPU kernels need that; the
+    copies cost as much as the weights from some thousand tokens on. The switch is an environment variable of its own.
+    """
+    if device.type != "cpu" or GROUPED in os.environ:
+        yield
+        return
+    os.environ[GROUPED] = "1"
+    try:
+        yield
+    finally:
+        del os.environ[GROUPED]
+
+
 def padded_ids(tokens: Sequence[Sequence[int] | Tensor], width: int, device: torch.device) -> Tensor:
     """Token ids [B, width] of rows that the host has, or that lie on the device already; zeros after their ends."""
     host: list[list[int]] = []
@@ -194,18 +216,16 @@ def _on_device(row: Sequence[int] | Tensor, width: int, device: torch.device) ->
 def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:
     """The pass's mask, or one per kind of attention for models that mix them (full and sliding window).
 
-    Boolean for the library's fused attention; its eager attention adds masks to the scores, so there they are 0 or the
-    most negative number.
+    Added to the scores: 0 or the most negative number, which fused and eager attention both take; from a boolean mask
+    every layer would make such a one again.
     """
     config = network.config
     window = getattr(config, "sliding_window", None)
     kinds = list(dict.fromkeys(getattr(config, "layer_types", None) or ()))
+    hidden = torch.finfo(network.dtype).min
 
     def mask(width: int | None) -> Tensor:
         visible = now.mask(width)
-        if config._attn_implementation != "eager":
-            return visible
-        hidden = torch.finfo(network.dtype).min
         return torch.zeros(visible.shape, dtype=network.dtype, device=visible.device).masked_fill_(~visible, hidden)
 
     if len(kinds) > 1:

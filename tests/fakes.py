@@ -34,6 +34,7 @@ class PrefixNetwork:
         self.table = table
         self.config = SimpleNamespace(num_hidden_layers=1, vocab_size=vocab, _attn_implementation="sdpa")
         self.device = torch.device("cpu")
+        self.dtype = torch.float32
         self.delay_s = delay_s
         self.passes = 0
 
@@ -46,7 +47,7 @@ class PrefixNetwork:
         rows = torch.empty(batch, nodes, self.config.vocab_size)
         for b in range(batch):
             for n in range(nodes):
-                seen = attention_mask[b, 0, n].nonzero()[:, 0]
+                seen = (attention_mask[b, 0, n] == 0).nonzero()[:, 0]
                 order = positions[b, 0, seen, 0].argsort()
                 prefix = tuple(int(token) for token in tokens[b, 0, seen, 0][order])
                 rows[b, n] = torch.tensor(
@@ -128,7 +129,9 @@ def fake_pair(
 
     def model(name: str, table: Table) -> SimpleNamespace:
         network = PrefixNetwork(table, len(vocabulary), delay_s)
-        return SimpleNamespace(name=name, content_hash=name, network=network, context=context, vocab=len(vocabulary))
+        return SimpleNamespace(
+            name=name, content_hash=name, network=network, context=context, vocab=len(vocabulary), linears="torch"
+        )
 
     return FakePair(
         name="fake",

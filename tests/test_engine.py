@@ -378,7 +378,7 @@ def test_running_out_of_memory_fails_the_run_and_says_what_to_lower(monkeypatch)
     calls = iter([False] * 3)
 
     class Scarce:
-        config, device = network.config, network.device
+        config, device, dtype = network.config, network.device, network.dtype
 
         def __call__(self, **arguments: Any) -> Any:
             if next(calls, True):

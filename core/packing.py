@@ -1,0 +1,191 @@
+"""Linear layers with weights laid out ahead for a few rows at a time, as drafting and verification have them.
+
+A float32 product of 4–16 rows with a weight of thousands of columns spends most of its time rearranging that weight
+(docs/performance.md). The CPU libraries under torch can do it once, at load: MKL, or oneDNN where torch has no MKL.
+Which of the two, or neither, is measured on the network itself. Results agree with the unpacked layer's within float32
+tolerance, so it stays the same target; the packed weights take as much memory again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import psutil
+import torch
+from torch import Tensor, nn
+
+Layout = Literal["torch", "mkl", "onednn"]
+
+ROWS = (1, 3, 5, 9, 16)
+"""Rows of a pass at which layouts are compared: plain decoding, chains of γ = 2, 4, 8, and a batch."""
+
+CHECKED_ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 33, 64, 65)
+"""Rows at which a layout must agree with the unpacked layer before it is used: one layout serves every number."""
+
+EXPECTED_ROWS = 64
+"""Rows that a layout is made for; measured best over 1 … 128."""
+
+SMALLEST = 10_000_000
+"""Weights of all linear layers below which a network lives in the processor's caches and packing wins nothing."""
+
+SAMPLE = 8_000_000
+"""Weights that are measured, first layers first: more than a second-level cache holds."""
+
+WORTH = 0.9
+"""A layout is taken when it needs at most this share of the unpacked time."""
+
+TOLERANCE = 1e-4
+"""Largest deviation from the unpacked layer, relative to its largest output."""
+
+
+class PackedLinear(nn.Module):
+    """``linear`` with its weight also in ``layout``. Output as ``linear``'s, [..., out], within float32 tolerance."""
+
+    def __init__(self, linear: nn.Linear, layout: Layout) -> None:
+        super().__init__()
+        self.linear = linear
+        self.layout: Layout = layout
+        self.packed: Tensor = _pack(linear.weight.detach(), layout)
+
+    @property
+    def weight(self) -> Tensor:
+        """The unpacked weight [out, in], which ties and hashes go by."""
+        return self.linear.weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias [out], if there is one."""
+        return self.linear.bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x [..., in] → [..., out]."""
+        if self.layout == "mkl":
+            rows = x.numel() // x.shape[-1]
+            return torch.ops.mkl._mkl_linear.default(x, self.packed, self.linear.weight, self.linear.bias, rows)
+        return torch.ops.mkldnn._linear_pointwise.default(x, self.packed, self.linear.bias, "none", [], "")
+
+
+def pack(network: nn.Module) -> Layout:
+    """Pack the float32 linear layers of ``network`` (on the CPU) where that is faster; the layout they have now.
+
+    Left as they are: small networks, and networks whose second copy of the weights would take more than half of the
+    memory that is free.
+    """
+    linears = _linears(network)
+    numbers = sum(linear.weight.numel() for linear in linears.values())
+    if numbers < SMALLEST or 2 * 4 * numbers > psutil.virtual_memory().available:
+        return "torch"
+    with torch.no_grad():
+        layout = fastest(_sample(list(linears.values())))
+    if layout != "torch":
+        for name, linear in linears.items():
+            _replace(network, name, PackedLinear(linear, layout))
+    return layout
+
+
+@contextmanager
+def original_linears(network: nn.Module) -> Iterator[None]:
+    """The enclosed runs with the network's own linear layers, unpacked."""
+    packed = {name: module for name, module in network.named_modules() if isinstance(module, PackedLinear)}
+    for name, module in packed.items():
+        _replace(network, name, module.linear)
+    try:
+        yield
+    finally:
+        for name, module in packed.items():
+            _replace(network, name, module)
+
+
+def layout_of(network: nn.Module) -> Layout:
+    """How the linear layers of ``network`` are laid out now."""
+    for module in network.modules():
+        if isinstance(module, PackedLinear):
+            return module.layout
+    return "torch"
+
+
+def fastest(
+    linears: Sequence[nn.Linear], layouts: Sequence[Layout] | None = None, clock: Callable[[], float] | None = None
+) -> Layout:
+    """The layout that computes ``linears`` fastest over the usual numbers of rows, and correctly at all of them."""
+    times: dict[Layout, list[float]] = {"torch": _times(linears, clock or time.perf_counter)}
+    for layout in available() if layouts is None else layouts:
+        packed = [PackedLinear(linear, layout) for linear in linears]
+        if all(agrees(one) for one in _one_of_each_shape(packed)):
+            times[layout] = _times(packed, clock or time.perf_counter)
+    shares: dict[Layout, float] = {
+        layout: statistics.geometric_mean([ours / theirs for ours, theirs in zip(took, times["torch"], strict=True)])
+        for layout, took in times.items()
+    }
+    best = min(shares, key=lambda layout: shares[layout])
+    return best if shares[best] <= WORTH else "torch"
+
+
+def available() -> list[Layout]:
+    """Layouts that this build of torch has."""
+    found: list[Layout] = []
+    if torch.backends.mkl.is_available():
+        found.append("mkl")
+    if torch.backends.mkldnn.is_available():
+        found.append("onednn")
+    return found
+
+
+def agrees(packed: PackedLinear) -> bool:
+    """Whether ``packed`` computes what its layer does, at every number of rows that is tried."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(max(CHECKED_ROWS), packed.weight.shape[1], generator=generator)
+    expected = packed.linear(x)
+    limit = TOLERANCE * float(expected.abs().max())
+    return all(float((packed(x[:rows]) - expected[:rows]).abs().max()) <= limit for rows in CHECKED_ROWS)
+
+
+def _times(linears: Sequence[nn.Linear] | Sequence[PackedLinear], clock: Callable[[], float]) -> list[float]:
+    """Seconds for one pass through ``linears`` at each of ROWS, the shortest of four: what else runs only ever adds."""
+    times = []
+    for rows in ROWS:
+        inputs = {width: torch.ones(1, rows, width) for width in {linear.weight.shape[1] for linear in linears}}
+        took = []
+        for _ in range(4):
+            start = clock()
+            for linear in linears:
+                linear(inputs[linear.weight.shape[1]])
+            took.append(clock() - start)
+        times.append(min(took))
+    return times
+
+
+def _one_of_each_shape(packed: Sequence[PackedLinear]) -> list[PackedLinear]:
+    return list({one.weight.shape: one for one in packed}.values())
+
+
+def _sample(linears: Sequence[nn.Linear]) -> list[nn.Linear]:
+    """The first layers up to SAMPLE weights, and every shape once."""
+    sums = itertools.accumulate(linear.weight.numel() for linear in linears)
+    first = [linear for linear, total in zip(linears, sums, strict=True) if total <= SAMPLE]
+    shapes = {linear.weight.shape for linear in first}
+    return first + list({one.weight.shape: one for one in linears if one.weight.shape not in shapes}.values())
+
+
+def _pack(weight: Tensor, layout: Layout) -> Tensor:
+    if layout == "mkl":
+        return torch.ops.mkl._mkl_reorder_linear_weight(weight, EXPECTED_ROWS)
+    return torch.ops.mkldnn._reorder_linear_weight(weight, EXPECTED_ROWS)
+
+
+def _linears(network: nn.Module) -> dict[str, nn.Linear]:
+    return {
+        name: module
+        for name, module in network.named_modules()
+        if isinstance(module, nn.Linear) and module.weight.dtype == torch.float32 and module.weight.device.type == "cpu"
+    }
+
+
+def _replace(network: nn.Module, name: str, module: Any) -> None:
+    parent, _, child = name.rpartition(".")
+    setattr(network.get_submodule(parent), child, module)

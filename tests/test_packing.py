@@ -1,0 +1,116 @@
+"""Packed linear layers: the same numbers, chosen only where they are faster, and the network's own ones on request."""
+
+from __future__ import annotations
+
+from itertools import cycle
+
+import pytest
+import torch
+from torch import nn
+
+from core import packing
+from core.packing import PackedLinear, fastest, layout_of, original_linears, pack
+
+LAYOUTS = packing.available()
+
+
+def linear(width: int = 48, out: int = 80, bias: bool = False) -> nn.Linear:
+    torch.manual_seed(3)
+    return nn.Linear(width, out, bias=bias).requires_grad_(False)
+
+
+class Ticking:
+    """A clock on which each lap takes the next of ``laps``."""
+
+    def __init__(self, *laps: float) -> None:
+        self.laps, self.now, self.starts = cycle(laps), 0.0, True
+
+    def __call__(self) -> float:
+        if not self.starts:
+            self.now += next(self.laps)
+        self.starts = not self.starts
+        return self.now
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 5), (16, 1), (3, 9), (1, 200)])
+def test_a_packed_layer_computes_what_the_layer_does(layout, bias, shape):
+    layer = linear(bias=bias)
+    x = torch.randn(*shape, 48)
+    torch.testing.assert_close(PackedLinear(layer, layout)(x), layer(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_layout_agrees_at_every_number_of_rows(layout):
+    assert packing.agrees(PackedLinear(linear(), layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_that_computes_something_else_is_noticed(layout):
+    one = PackedLinear(linear(), layout)
+    one.linear.weight[0, 0] += 0.5
+    assert not packing.agrees(one)
+
+
+def test_a_layout_is_taken_only_when_it_is_faster():
+    rounds = 4 * len(packing.ROWS)
+    faster, equal = [1.0] * rounds + [0.5] * rounds, [1.0] * rounds + [0.95] * rounds
+    assert fastest([linear()], [LAYOUTS[0]], Ticking(*faster)) == LAYOUTS[0]
+    assert fastest([linear()], [LAYOUTS[0]], Ticking(*equal)) == "torch"
+
+
+def test_a_layout_that_disagrees_is_not_taken_however_fast(monkeypatch):
+    monkeypatch.setattr(packing, "agrees", lambda packed: False)
+    rounds = 4 * len(packing.ROWS)
+    assert fastest([linear()], [LAYOUTS[0]], Ticking(*[1.0] * rounds, *[0.1] * rounds)) == "torch"
+
+
+@pytest.fixture
+def network(monkeypatch):
+    monkeypatch.setattr(packing, "SMALLEST", 0)
+    monkeypatch.setattr(packing, "fastest", lambda linears: LAYOUTS[0])
+    return nn.Sequential(linear(), nn.ReLU(), nn.Sequential(linear(80, 48)))
+
+
+def test_packing_replaces_every_linear_layer_and_its_weights_stay_readable(network):
+    x, before = torch.randn(5, 48), [parameter.clone() for parameter in network.parameters()]
+    expected = network(x)
+    assert pack(network) == layout_of(network) == LAYOUTS[0]
+    assert not [m for m in network if isinstance(m, nn.Linear)]
+    assert torch.equal(network[0].weight, before[0])
+    torch.testing.assert_close(network(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_the_networks_own_layers_are_back_for_a_while(network):
+    own = network[0]
+    pack(network)
+    packed = network[0]
+    with original_linears(network):
+        assert network[0] is own and layout_of(network) == "torch"
+    assert network[0] is packed
+
+
+def test_packed_layers_come_back_after_an_error_too(network):
+    pack(network)
+    with pytest.raises(ZeroDivisionError), original_linears(network):
+        raise ZeroDivisionError
+    assert layout_of(network) == LAYOUTS[0]
+
+
+def test_small_networks_are_left_as_they_are():
+    network = nn.Sequential(linear())
+    assert pack(network) == "torch"
+    assert isinstance(network[0], nn.Linear)
+
+
+def test_networks_whose_second_copy_would_fill_the_memory_are_left_as_they_are(network, monkeypatch):
+    monkeypatch.setattr(packing.psutil, "virtual_memory", lambda: type("M", (), {"available": 1000})())
+    assert pack(network) == "torch"
+    assert isinstance(network[0], nn.Linear)
+
+
+def test_other_precisions_are_left_as_they_are(network):
+    network.to(torch.bfloat16)
+    pack(network)
+    assert isinstance(network[0], nn.Linear)
