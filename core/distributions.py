@@ -25,6 +25,7 @@ from transformers.generation.logits_process import (
 )
 
 from core.allowed import allowed_set
+from core.prefix import Prefix
 from core.token_rule import normalised
 from core.types import AllowedSet, Sampling
 
@@ -86,21 +87,29 @@ class Distributions:
         """The token of greatest score after ``prefix``."""
         return int(self._penalised(logits, prefix).argmax())
 
-    def draft(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
-        """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from."""
+    def draft(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
+        """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from.
+
+        The host reads nothing of it, but for draft truncations by ε or η: the library's η warper checks its input, and
+        thresholds that depend on a row's entropy or peak are compared on the host (``core/allowed.py``).
+        """
         return self._distribution(logits, prefix, self.draft_warpers, self.draft_sets)
 
-    def growth(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
+    def growth(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
         """The drafter's own probabilities [V], untempered and untruncated: they grow deterministic trees, as EAGLE-2
         and SGLang do, and are reported as ``score``. They never enter an acceptance ratio (rules.md §2)."""
         return torch.softmax(self._penalised(logits, prefix).float(), dim=-1)[0]
 
     def _distribution(
-        self, logits: Tensor, prefix: Sequence[int], warpers: LogitsProcessorList, sets: tuple[AllowedSet, ...]
+        self,
+        logits: Tensor,
+        prefix: Sequence[int] | Prefix,
+        warpers: LogitsProcessorList,
+        sets: tuple[AllowedSet, ...],
     ) -> Tensor:
         scores = self._penalised(logits, prefix)
         if self.greedy:
-            return one_hot(int(scores.argmax()), scores.shape[-1], scores.device)
+            return one_hot(scores.argmax(), scores.shape[-1], scores.device)
         return self._sampled(scores, warpers, sets)[0]
 
     def _sampled(self, scores: Tensor, warpers: LogitsProcessorList, sets: tuple[AllowedSet, ...]) -> Tensor:
@@ -108,11 +117,11 @@ class Distributions:
         distributions = torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)
         return torch.stack([_within(row, sets) for row in distributions]) if sets else distributions
 
-    def _penalised(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
+    def _penalised(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
         scores = logits.float()[None]
         if not self.penalties:
             return scores
-        ids = torch.tensor([list(prefix)], dtype=torch.long, device=logits.device)
+        ids = (prefix if isinstance(prefix, Prefix) else Prefix(prefix)).ids(logits.device)
         return self.penalties(cast(torch.LongTensor, ids), scores)
 
 
@@ -148,20 +157,27 @@ def _truncation_warpers(sampling: Sampling) -> LogitsProcessorList:
     return warpers
 
 
-def one_hot(token: int, vocab: int, device: torch.device | str = "cpu") -> Tensor:
-    """The distribution [V] of a deterministic choice."""
+def one_hot(token: int | Tensor, vocab: int, device: torch.device | str = "cpu") -> Tensor:
+    """The distribution [V] of a deterministic choice; a token that is a tensor (int64 []) stays on its device."""
     row = torch.zeros(vocab, device=device)
+    if isinstance(token, Tensor):
+        return row.scatter_(0, token[None], 1.0)
     row[token] = 1.0
     return row
 
 
 def draw(distribution: Tensor, u: float) -> int:
-    """The token at which the cumulative sum of ``distribution`` [V] passes u ∈ [0, 1). Never one of probability 0.
+    """:func:`drawn`, read by the host."""
+    return int(drawn(distribution, u))
 
-    Sums in float64: in float32 the last of 50,000 tokens would move by more than a coin's resolution.
+
+def drawn(distribution: Tensor, u: float) -> Tensor:
+    """The token (int64 []) at which the cumulative sum of ``distribution`` [V] passes u ∈ [0, 1), on its device.
+
+    Never one of probability 0: where u·total rounds up to the total, the token at which the sum reaches it. Sums in
+    float64: in float32 the last of 50,000 tokens would move by more than a coin's resolution.
     """
     cumulative = torch.cumsum(distribution.double(), dim=-1)
-    token = int(torch.searchsorted(cumulative, u * cumulative[-1], right=True))
-    if token < len(distribution):
-        return token
-    return int(torch.nonzero(distribution)[-1])  # u·total rounded up to the total
+    total = cumulative[-1]
+    passing = torch.searchsorted(cumulative, u * total, right=True)
+    return torch.minimum(passing, torch.searchsorted(cumulative, total)).clamp_max_(len(distribution) - 1)

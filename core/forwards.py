@@ -1,6 +1,6 @@
 """Seconds spent inside networks' forwards, collected only while somebody asks.
 
-The border lies around the call of a network in ``core/slots.py``. While nobody collects it reads no clock and makes no
+The border lies around a pass in ``core/slots.py``, its attention mask included. While nobody collects it reads no clock and makes no
 device wait.
 """
 

@@ -13,7 +13,7 @@ width.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from core.records import ROOT
+from core.transfer import longs, sent
 
 
 @dataclass(slots=True)
@@ -44,15 +45,15 @@ class Slot:
 class Pass:
     """Where one forward pass writes and what it may see.
 
-    ``slots`` [B]; ``slot_index``, ``row_index``, ``query_index`` list the real (unpadded) nodes; ``positions`` [B, N];
-    ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
+    ``slots`` [B]; ``batch_index``, ``query_index``, ``row_index`` list the nodes to write: the real ones, or in a pass
+    padded for recording all B·N; ``positions`` [B, N]; ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
     """
 
     slots: Tensor
     adjoining: slice | None
     """The same slots as a slice when they follow one another: their rows are then seen without a copy."""
     block: tuple[int, int, int] | None
-    """(slot, first row, row after the last) of a pass over one slot."""
+    """(slot, first row, row after the last) of a pass over one slot; none in a recorded one, whose rows change."""
     batch_index: Tensor
     query_index: Tensor
     row_index: Tensor
@@ -64,6 +65,33 @@ class Pass:
     def length(self) -> int:
         """Cache rows in view, T."""
         return self.visible.shape[-1]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that differs between passes over the same slots that were padded to one size."""
+        return (
+            self.slots,
+            self.batch_index,
+            self.query_index,
+            self.row_index,
+            self.positions,
+            self.visible,
+            self.key_positions,
+        )
+
+    def over(self, tensors: Sequence[Tensor]) -> Pass:
+        """The same pass reading these :attr:`tensors`."""
+        slots, batch_index, query_index, row_index, positions, visible, key_positions = tensors
+        return replace(
+            self,
+            slots=slots,
+            batch_index=batch_index,
+            query_index=query_index,
+            row_index=row_index,
+            positions=positions,
+            visible=visible,
+            key_positions=key_positions,
+        )
 
     def mask(self, window: int | None) -> Tensor:
         """[B, 1, N, T] bool for one kind of attention; ``window`` = width of a sliding window, by position."""
@@ -82,7 +110,7 @@ class SlotLayer(CacheLayerMixin):
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
         """Allocate zeros of the width that the first states have."""
-        rows = (len(self._cache.slots), key_states.shape[1], self._cache.capacity)
+        rows = (len(self._cache.slots), key_states.shape[1], self._cache.capacity + self._cache.spare)
         self.keys = key_states.new_zeros(*rows, key_states.shape[3])
         self.values = value_states.new_zeros(*rows, value_states.shape[3])
         self.is_initialized = True
@@ -137,12 +165,14 @@ class SlotCache(Cache):
     """Rows of all layers for S slots of ``capacity`` rows each.
 
     A slot's committed rows are 0 … committed−1, its scratch rows follow. ``current`` is the pass being written.
+    ``spare`` = 1 adds a row that is never in view, where the padding of a pass is written.
     """
 
     current: Pass
 
-    def __init__(self, layers: int, slots: int, capacity: int, device: torch.device) -> None:
+    def __init__(self, layers: int, slots: int, capacity: int, device: torch.device, spare: int = 0) -> None:
         self.capacity = capacity
+        self.spare = spare
         self.slots = [Slot() for _ in range(slots)]
         self.device = device
         self.rows = [SlotLayer(self) for _ in range(layers)]
@@ -178,11 +208,18 @@ class SlotCache(Cache):
         state.ancestry = ancestry
         return list(range(first, first + added))
 
-    def plan(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> Pass:
-        """The pass that computes the given contiguous scratch rows of each slot; it becomes ``current``."""
+    def extent(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> tuple[int, int]:
+        """(N, T): what a pass over these scratch rows computes per slot, and has in view."""
+        return max(len(rows) for _, rows in wanted), max(self.slots[slot].end for slot, _ in wanted)
+
+    def plan(self, wanted: Sequence[tuple[int, Sequence[int]]], padded: tuple[int, int] | None = None) -> Pass:
+        """The pass that computes the given contiguous scratch rows of each slot; it becomes ``current``.
+
+        ``padded`` to (N, T), it has one shape whatever it computes: nodes that don't exist see row 0 and are written to
+        the spare row.
+        """
         batch = len(wanted)
-        nodes = max(len(rows) for _, rows in wanted)
-        length = max(self.slots[slot].end for slot, _ in wanted)
+        nodes, length = padded or self.extent(wanted)
         self._clean(wanted, length)
         positions = torch.zeros(batch, nodes, dtype=torch.long)
         key_positions = torch.arange(length).expand(batch, length).clone()
@@ -200,17 +237,21 @@ class SlotCache(Cache):
             batch_index += [b] * count
             query_index += range(count)
             row_index += [state.committed + row for row in rows]
+            if padded:
+                batch_index += [b] * (nodes - count)
+                query_index += range(count, nodes)
+                row_index += [self.capacity] * (nodes - count)
         slots = [slot for slot, _ in wanted]
         self.current = Pass(
             slots=self._long(slots),
             adjoining=slice(slots[0], slots[-1] + 1) if slots == list(range(slots[0], slots[-1] + 1)) else None,
-            block=(slots[0], row_index[0], row_index[-1] + 1) if batch == 1 else None,
+            block=(slots[0], row_index[0], row_index[-1] + 1) if batch == 1 and not padded else None,
             batch_index=self._long(batch_index),
             query_index=self._long(query_index),
             row_index=self._long(row_index),
-            positions=positions.to(self.device),
-            visible=visible.to(self.device),
-            key_positions=key_positions.to(self.device),
+            positions=sent(positions, self.device),
+            visible=sent(visible, self.device),
+            key_positions=sent(key_positions, self.device),
         )
         return self.current
 
@@ -251,4 +292,4 @@ class SlotCache(Cache):
                 state.dirty = start if state.dirty <= length else state.dirty
 
     def _long(self, values: Sequence[int]) -> Tensor:
-        return torch.tensor(values, dtype=torch.long, device=self.device)
+        return longs(values, self.device)

@@ -15,9 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from core.forwards import forward
+from core import forwards
+from core.graphs import graphs_on
 from core.kv import Pass, SlotCache
 from core.records import ROOT
+from core.transfer import longs, sent
 from core.trees import Draft
 
 PREFILL_CHUNK = 512
@@ -64,7 +66,9 @@ class SlotModel:
         self.network = network
         self.vocab = vocab
         self.device: torch.device = network.device
-        self.cache = SlotCache(network.config.num_hidden_layers, slots, capacity, self.device)
+        self.graphs = graphs_on(self.device)
+        spare = 0 if self.graphs is None else 1
+        self.cache = SlotCache(network.config.num_hidden_layers, slots, capacity, self.device, spare)
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         """Prefill ``tokens`` in chunks; they are committed."""
@@ -75,13 +79,13 @@ class SlotModel:
             self._prefill([(slot, rows)], [list(chunk)])
             self.cache.keep(slot, rows)
 
-    def _prefill(self, wanted: Sequence[tuple[int, list[int]]], tokens: Sequence[list[int]]) -> None:
+    def _prefill(self, wanted: Sequence[tuple[int, list[int]]], tokens: Sequence[Sequence[int]]) -> None:
         self.run(self.network, wanted, tokens, logits_to_keep=1)
 
-    def extend(self, batch: Sequence[tuple[int, Sequence[int], Sequence[int]]]) -> list[Tensor]:
+    def extend(self, batch: Sequence[tuple[int, Sequence[int] | Tensor, Sequence[int]]]) -> list[Tensor]:
         """Append (slot, tokens, parent scratch rows) and compute them: logits [n, V] per slot."""
         wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
-        return self.run(self.network, wanted, [list(tokens) for _, tokens, _ in batch])
+        return self.run(self.network, wanted, [tokens for _, tokens, _ in batch])
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit these scratch rows."""
@@ -95,30 +99,69 @@ class SlotModel:
         self,
         network: Any,
         wanted: Sequence[tuple[int, list[int]]],
-        tokens: Sequence[list[int]] | None,
+        tokens: Sequence[Sequence[int] | Tensor] | None,
         embeddings: Tensor | None = None,
         logits_to_keep: int = 0,
     ) -> list[Tensor]:
         """Forward ``wanted`` scratch rows through ``network`` (this model, or some of its layers on the same cache)
         from token ids or from ``embeddings`` [B, N, hidden]; logits [n, V] per slot."""
-        now = self.cache.plan(wanted)
-        ids = None
-        if tokens is not None:
-            width = now.positions.shape[1]
-            ids = torch.tensor([row + [0] * (width - len(row)) for row in tokens], device=self.device)
-        masks = attention_masks(network, now)
-        with torch.no_grad(), grouped_attention(self.device), forward(self.device):
-            logits = network(
-                input_ids=ids,
-                inputs_embeds=embeddings,
-                attention_mask=masks,
-                position_ids=now.positions,
-                cache=self.cache,
-                use_cache=True,
-                logits_to_keep=logits_to_keep,
-            ).logits
+        return self.rows(self.passed(network, wanted, tokens, embeddings, logits_to_keep)[0], wanted)
+
+    def rows(self, logits: Tensor, wanted: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
+        """A pass's ``logits`` [B, N, head width] as [n, V] per slot."""
         logits = fit(logits, self.vocab)
         return [logits[b, : len(rows)] for b, (_, rows) in enumerate(wanted)]
+
+    def passed(
+        self,
+        network: Any,
+        wanted: Sequence[tuple[int, list[int]]],
+        tokens: Sequence[Sequence[int] | Tensor] | None,
+        embeddings: Tensor | None = None,
+        logits_to_keep: int = 0,
+    ) -> tuple[Tensor, ...]:
+        """What :meth:`forward` gives for ``wanted``, from a recorded graph where there is one: passes that keep all of
+        their logits (drafting and verification, not prompts) on CUDA. Padding is computed and left out by the caller.
+        """
+        padded = None
+        if self.graphs is not None and not logits_to_keep:
+            padded = self.graphs.bucket(len(wanted), *self.cache.extent(wanted), self.cache.capacity)
+        now = self.cache.plan(wanted, padded)
+        width = now.positions.shape[1]
+        ids = None if tokens is None else padded_ids(tokens, width, self.device)
+        if embeddings is not None:
+            embeddings = functional.pad(embeddings, (0, 0, 0, width - embeddings.shape[1]))
+        if self.graphs is None or padded is None:
+            with forwards.forward(self.device):
+                return self.forward(network, now, ids, embeddings, logits_to_keep)
+
+        def work(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+            *tensors, given = inputs
+            self.cache.current = static = now.over(tensors)
+            return self.forward(network, static, *((given, None) if embeddings is None else (None, given)), 0)
+
+        given = ids if embeddings is None else embeddings
+        assert given is not None
+        name = (network, tuple(slot for slot, _ in wanted), embeddings is None)
+        with forwards.forward(self.device):
+            return self.graphs.run(name, (*now.tensors, given), work)
+
+    def forward(
+        self, network: Any, now: Pass, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
+    ) -> tuple[Tensor, ...]:
+        """The device's work of a pass and nothing else: logits [B, N, head width] first."""
+        with torch.no_grad(), grouped_attention(self.device):
+            return (
+                network(
+                    input_ids=ids,
+                    inputs_embeds=embeddings,
+                    attention_mask=attention_masks(network, now),
+                    position_ids=now.positions,
+                    cache=self.cache,
+                    use_cache=True,
+                    logits_to_keep=logits_to_keep,
+                ).logits,
+            )
 
 
 class SlotTarget(SlotModel):
@@ -156,6 +199,21 @@ def grouped_attention(device: torch.device) -> Iterator[None]:
         yield
     finally:
         del os.environ[GROUPED]
+
+
+def padded_ids(tokens: Sequence[Sequence[int] | Tensor], width: int, device: torch.device) -> Tensor:
+    """Token ids [B, width] of rows that the host has, or that lie on the device already; zeros after their ends."""
+    host: list[list[int]] = []
+    for row in tokens:
+        if isinstance(row, Tensor):
+            return torch.stack([_on_device(one, width, device) for one in tokens])
+        host.append([*row, *[0] * (width - len(row))])
+    return sent(torch.tensor(host), device)
+
+
+def _on_device(row: Sequence[int] | Tensor, width: int, device: torch.device) -> Tensor:
+    ids = row if isinstance(row, Tensor) else longs(list(row), device)
+    return ids if len(ids) == width else functional.pad(ids, (0, width - len(ids)))
 
 
 def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:

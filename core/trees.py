@@ -12,7 +12,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
-from core.distributions import Distributions, draw, one_hot
+from core.distributions import Distributions, drawn, one_hot
+from core.prefix import Prefix
 from core.randomness import Stream
 from core.records import ROOT
 from core.token_rule import without
@@ -74,10 +75,18 @@ class Draft:
         return one_hot(self.tokens[node], vocab, device) if self.q is None else self.q[node]
 
 
+def is_broken(logits: Tensor) -> Tensor:
+    """Bool [] on the row's device: raw logits [V] hold NaN or +∞ (−∞ is an id that can't be emitted)."""
+    return ~(logits.amax() < torch.inf)  # the largest is NaN where any is
+
+
 def logits_fault(logits: Tensor, model: str, node: int) -> str | None:
-    """A sentence when a raw logits row [V] holds NaN or +∞ (−∞ is an id that can't be emitted), else None."""
-    if not bool(torch.isnan(logits).any() | torch.isposinf(logits).any()):
-        return None
+    """A sentence when a raw logits row [V] is broken, else None. The host waits for the row."""
+    return fault_after(model, node) if bool(is_broken(logits)) else None
+
+
+def fault_after(model: str, node: int) -> str:
+    """The sentence of broken logits after ``node``."""
     where = "the root" if node == ROOT else f"node {node}"
     return f"the {model}'s logits after {where} are NaN or infinite: try float32, or other weights"
 
@@ -96,9 +105,8 @@ class Grower(Protocol):
         """Draft logits [V] of each frontier node, in order."""
         ...
 
-    @property
-    def tokens(self) -> list[int]:
-        """Tokens of all nodes created so far."""
+    def ids(self, nodes: Sequence[int]) -> Sequence[int] | Tensor:
+        """Token ids [n] of created ``nodes``, where they lie: on the host or on the device."""
         ...
 
     @property
@@ -112,7 +120,12 @@ class Grower(Protocol):
 
 
 class ChainGrower:
-    """``chain:γ``: each candidate sampled from q given all before it (greedy at temperature 0)."""
+    """``chain:γ``: each candidate sampled from q given all before it (greedy at temperature 0).
+
+    Growing reads nothing back from the device: a drawn token is the next step's input as it lies there, coins are the
+    host's, and :meth:`finish` reads tokens, scores and faults at once. Broken logits so end the chain only there; until
+    then it goes on from a row of zeros, and a run whose draft broke fails anyway.
+    """
 
     def __init__(
         self,
@@ -123,48 +136,60 @@ class ChainGrower:
     ) -> None:
         self.depth = depth
         self.distributions = distributions
-        self.prefix = list(prefix)
         self.stream = stream
-        self.tokens: list[int] = []
+        self.prefix = Prefix(prefix)
         self.q: list[Tensor] = []
         self.growth: list[Tensor] = []
-        self.fault: str | None = None
+        self.broken: list[Tensor] = []
 
     @property
     def parents(self) -> list[int]:
         """i − 1: the first node's is ROOT."""
-        return [node - 1 for node in range(len(self.tokens))]
+        return [node - 1 for node in range(len(self.q))]
+
+    def ids(self, nodes: Sequence[int]) -> Tensor:
+        """Token ids [n] of ``nodes``, on the device."""
+        return torch.stack([self.prefix.drawn[node] for node in nodes])
 
     def frontier(self) -> list[int]:
         """The last node (ROOT at first), until γ candidates are drawn."""
-        return [len(self.tokens) - 1] if len(self.tokens) < self.depth and not self.fault else []
+        return [len(self.q) - 1] if len(self.q) < self.depth else []
 
     def grow(self, logits: Sequence[Tensor]) -> None:
         """Draw the next candidate."""
-        self.fault = logits_fault(logits[0], "draft", len(self.tokens) - 1)
-        if self.fault:
-            return
-        q = self.distributions.draft(logits[0], self.prefix)
-        token = draw(q, self.stream())
-        self.q.append(q)
+        broken = is_broken(logits[0])
+        row = logits[0].masked_fill(broken, 0.0)
+        q = self.distributions.draft(row, self.prefix)
         if self.distributions.keeps_growth:
-            self.growth.append(self.distributions.growth(logits[0], self.prefix))
-        self.tokens.append(token)
-        self.prefix.append(token)
+            self.growth.append(self.distributions.growth(row, self.prefix))
+        self.broken.append(broken)
+        self.q.append(q)
+        self.prefix.append(drawn(q, self.stream()))
 
     def finish(self) -> tuple[Draft, list[int]]:
-        """The chain, with the q that each candidate was drawn from."""
-        score = tuple(float(q[token]) for q, token in zip(self.q, self.tokens, strict=True))
+        """The chain up to broken logits, with the q that each candidate was drawn from. The host reads here, once."""
+        tokens, score, broken = self._read()
+        length = broken.index(True) if True in broken else len(tokens)
         draft = Draft(
-            tuple(self.tokens),
-            tuple(self.parents),
-            tuple(self.q),
-            score,
+            tuple(tokens[:length]),
+            tuple(self.parents[:length]),
+            tuple(self.q[:length]),
+            tuple(score[:length]),
             "with_replacement",
-            self.fault,
-            tuple(self.growth) if self.distributions.keeps_growth else None,
+            fault_after("draft", length - 1) if True in broken else None,
+            tuple(self.growth[:length]) if self.distributions.keeps_growth else None,
         )
-        return draft, list(range(len(self.tokens)))
+        return draft, list(range(length))
+
+    def _read(self) -> tuple[list[int], list[float], list[bool]]:
+        """Token, probability and fault of each candidate; float64 holds them all exactly."""
+        if not self.q:
+            return [], [], []
+        drawn = self.prefix.drawn
+        score = [q.gather(0, token[None])[0] for q, token in zip(self.q, drawn, strict=True)]
+        columns = [torch.stack(column).double() for column in (drawn, score, self.broken)]
+        tokens, scores, broken = torch.stack(columns).tolist()
+        return [int(token) for token in tokens], scores, [bool(flag) for flag in broken]
 
 
 class BeamGrower:
@@ -172,6 +197,8 @@ class BeamGrower:
 
     The best ``nodes − 1`` of all candidates by cumulative score are kept; a node never scores above its parent, so with
     ties going to the shallower (older) node the kept set is closed under parents.
+
+    The host chooses the beams: it reads the topk of every frontier row, so each step waits for the device.
     """
 
     def __init__(
@@ -193,6 +220,10 @@ class BeamGrower:
         self.fault: str | None = None
         self._beams = [ROOT] if self.depth else []
         self._step = 0
+
+    def ids(self, nodes: Sequence[int]) -> list[int]:
+        """Token ids [n] of ``nodes``, on the host."""
+        return [self.tokens[node] for node in nodes]
 
     def frontier(self) -> list[int]:
         """The beams of this step."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import torch
 from torch import Tensor
 
 import core.trees
@@ -42,6 +43,10 @@ class Branching:
         self.weight *= float(distribution[token])
         return token
 
+    def drawn(self, distribution: Tensor, u: float) -> Tensor:
+        """Stands in for ``core.distributions.drawn``."""
+        return torch.tensor(self.draw(distribution, u))
+
     def coin(self) -> float:
         """One branch accepts whatever can be accepted, the other rejects whatever can be rejected."""
         return 0.0 if self.choose(2) == 0 else ALMOST_ONE
@@ -67,7 +72,7 @@ def emitted_law(request: Request, pair: Any, monkeypatch: pytest.MonkeyPatch) ->
     law: dict[tuple[int, ...], float] = defaultdict(float)
 
     def run(one: Branching) -> tuple[tuple[int, ...], float]:
-        monkeypatch.setattr(core.trees, "draw", one.draw)
+        monkeypatch.setattr(core.trees, "drawn", one.drawn)
         monkeypatch.setattr(core.verify, "draw", one.draw)
         streams = Streams(draft=lambda: 0.5, coin=one.coin, redraw=lambda: 0.5)
         events = list(generate([request], pair, streams=lambda _: streams))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from core.distributions import Distributions
+from core.prefix import Prefix
 from core.records import ROOT
 from core.trees import BeamGrower, ChainGrower, Draft, Grower, grower, logits_fault, scratch_rows
 from core.types import ChainShape, NoShape, Sampling, ShapeSpec, TreeShape
@@ -36,8 +38,8 @@ class Untouched:
         self.prefixes.append(list(prefix))
         return logits
 
-    def draft(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
-        self.prefixes.append(list(prefix))
+    def draft(self, logits: Tensor, prefix: Prefix) -> Tensor:
+        self.prefixes.append(prefix.ids(CPU)[0].tolist())
         return logits
 
 
@@ -45,13 +47,18 @@ def grow(one: Grower, rows: Rows) -> Draft:
     """Run a grower to its end over a table."""
 
     def path(node: int) -> Path:
-        return () if node == ROOT else (*path(one.parents[node]), one.tokens[node])
+        return () if node == ROOT else (*path(one.parents[node]), *ids(one, [node]))
 
     while nodes := one.frontier():
         one.grow([torch.tensor(rows(path(node)), dtype=torch.float64) for node in nodes])
     draft, created = one.finish()
-    assert [one.tokens[number] for number in created] == list(draft.tokens)
+    assert not created or ids(one, created) == list(draft.tokens)
     return draft
+
+
+def ids(one: Grower, nodes: Sequence[int]) -> list[int]:
+    found = one.ids(nodes)
+    return found.tolist() if isinstance(found, Tensor) else list(found)
 
 
 def beams(shape: TreeShape, rows: Rows, depth: int = 64) -> Draft:
@@ -219,10 +226,18 @@ def test_a_chain_draws_each_candidate_from_q_given_all_before_it():
     assert draft.score == (0.3, 0.8, 1.0)
 
 
+def test_a_chain_draws_with_the_candidates_before_each_in_its_prefix():
+    watched = Untouched()
+    chained = ChainGrower(3, watched, [5, 6], scripted(draft=[0.6, 0.9, 0.0]).draft)  # type: ignore[arg-type]
+    grow(chained, lambda path: [0.5, 0.3, 0.2])
+    assert watched.prefixes == [[5, 6], [5, 6, 1], [5, 6, 1, 2]]
+
+
 def test_the_q_of_a_candidate_is_the_very_tensor_that_it_was_drawn_from():
     q = torch.tensor([0.5, 0.5])
-    one = ChainGrower(1, Untouched(), [7], scripted(draft=[0.9]).draft)  # type: ignore[arg-type]
-    one.grow([q])
+    distributions = SimpleNamespace(keeps_growth=False, draft=lambda logits, prefix: q)
+    one = ChainGrower(1, distributions, [7], scripted(draft=[0.9]).draft)  # type: ignore[arg-type]
+    one.grow([torch.zeros(2)])
     draft, _ = one.finish()
     assert draft.q is not None
     assert draft.q[0] is q
@@ -258,14 +273,16 @@ def test_trees_grow_by_untempered_scores_and_chains_by_tempered_q():
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_broken_draft_logits_end_growing_with_a_sentence_naming_the_node(bad):
+def test_broken_draft_logits_end_the_draft_with_a_sentence_naming_the_node(bad):
     stream = scripted(draft=[0.0] * 3).draft
     one = ChainGrower(3, Untouched(), [7], stream)  # type: ignore[arg-type]
     one.grow([torch.tensor([1.0, 0.0])])
     one.grow([torch.tensor([1.0, bad])])
-    assert one.frontier() == []
+    one.grow([torch.tensor([bad, 1.0])])
+    draft, created = one.finish()
     sentence = "the draft's logits after node 0 are NaN or infinite: try float32, or other weights"
-    assert one.finish()[0].fault == sentence
+    assert draft.fault == sentence
+    assert (draft.tokens, draft.score, len(draft.q or ()), created) == ((0,), (1.0,), 1, [0])
     tree = BeamGrower(TreeShape(steps=2, topk=1, nodes=3), 9, Untouched(), [7])  # type: ignore[arg-type]
     tree.grow([torch.tensor([bad, 0.0])])
     assert tree.frontier() == []

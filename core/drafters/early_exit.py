@@ -158,25 +158,34 @@ class SplitTarget(SlotModel):
         one: Grower,
         root: int,
         row_of: dict[int, int],
-    ) -> tuple[int, list[int], list[int]]:
+    ) -> tuple[int, Sequence[int] | Tensor, list[int]]:
         first = len(self.cache.slots[slot].depths)
         row_of.update({node: first + i for i, node in enumerate(nodes)})
         if list(nodes) == [ROOT]:
             return slot, [root], [ROOT]
         return (
             slot,
-            [one.tokens[node] for node in nodes],
+            one.ids(nodes),
             [row_of[one.parents[node]] for node in nodes],
         )
 
-    def _run_lower(self, batch: Sequence[tuple[int, list[int], list[int]]]) -> list[Tensor]:
+    def _run_lower(self, batch: Sequence[tuple[int, Sequence[int] | Tensor, list[int]]]) -> list[Tensor]:
         wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
-        logits = self.run(self.lower, wanted, [tokens for _, tokens, _ in batch])
-        assert self.tap.seen is not None
-        for (slot, rows), seen in zip(wanted, self.tap.seen, strict=True):
+        logits, exits = self.passed(self.lower, wanted, [tokens for _, tokens, _ in batch])
+        for (slot, rows), seen in zip(wanted, exits, strict=True):
             known = [self._exits[slot]] if slot in self._exits else []
             self._exits[slot] = torch.cat([*known, seen[: len(rows)]])
-        return logits
+        return self.rows(logits, wanted)
+
+    def forward(
+        self, network: Any, now: Any, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
+    ) -> tuple[Tensor, ...]:
+        """Logits; from the lower layers also the activations [B, N, hidden] at the exit."""
+        outputs = super().forward(network, now, ids, embeddings, logits_to_keep)
+        if network is not self.lower:
+            return outputs
+        assert self.tap.seen is not None
+        return *outputs, self.tap.seen
 
     def _arranged(self, slot: int, one: Grower, row_of: dict[int, int]) -> Draft:
         """The finished draft; scratch keeps the root and the draft's computed nodes only."""
@@ -185,7 +194,7 @@ class SplitTarget(SlotModel):
         rows = [row_of[ROOT], *(row_of[created[node]] for node in self._computed[slot])] if row_of else []
         self.cache.arrange(slot, rows)
         if rows:
-            self._exits[slot] = self._exits[slot][rows]
+            self._exits[slot] = _ordered(self._exits[slot], rows)
         return draft
 
     # -- verification -------------------------------------------------------------------------------------------------
@@ -200,7 +209,8 @@ class SplitTarget(SlotModel):
         exits = [nn.functional.pad(self._exits[slot], (0, 0, 0, width - len(rows))) for slot, rows in wanted]
         logits = self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
         return [
-            rows[self._rows(one.slot, range(len(one.draft.tokens)))] for one, rows in zip(batch, logits, strict=True)
+            _ordered(rows, self._rows(one.slot, range(len(one.draft.tokens))))
+            for one, rows in zip(batch, logits, strict=True)
         ]
 
     def _missing(self, one: Scored) -> tuple[int, list[int], list[int]]:
@@ -237,3 +247,8 @@ class SplitTarget(SlotModel):
     def _forget(self, slot: int) -> None:
         for known in (self._exits, self._computed, self._row_of):
             known.pop(slot, None)
+
+
+def _ordered(rows: Tensor, order: list[int]) -> Tensor:
+    """``rows`` [n, …] in this order; the first ones as they lie (a chain's always) without a copy."""
+    return rows[: len(order)] if order == list(range(len(order))) else rows[order]

@@ -62,7 +62,7 @@ class SmallModel:
         one: Grower,
         prefix: Sequence[int],
         row_of: dict[int, int],
-    ) -> tuple[int, Sequence[int], Sequence[int]]:
+    ) -> tuple[int, Sequence[int] | Tensor, Sequence[int]]:
         if list(nodes) == [ROOT]:
             pending = list(prefix[self._known[slot] :])
             self._pending[slot] = list(range(len(pending)))
@@ -72,7 +72,7 @@ class SmallModel:
         row_of.update({node: first + i for i, node in enumerate(nodes)})
         return (
             slot,
-            [one.tokens[node] for node in nodes],
+            one.ids(nodes),
             [row_of[one.parents[node]] for node in nodes],
         )
 
