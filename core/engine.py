@@ -8,6 +8,7 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -161,7 +162,8 @@ def _round(lanes: Sequence[Lane], target: Target, drafter: Drafter, clock: RunCl
     walked = {}
     for lane, draft, rows, highest in zip(lanes, drafts, logits, peaks(logits), strict=True):
         try:
-            walked[lane] = (draft, *lane.verify(draft, rows, highest, roots.get(lane)))
+            last = partial(target.last, lane.slot)
+            walked[lane] = (draft, *lane.verify(draft, rows, highest, roots.get(lane), last))
         except EngineFault as fault:
             failed[lane] = str(fault)
     laps.lap("verify")

@@ -1,7 +1,7 @@
 """Seconds spent inside networks' forwards, collected only while somebody asks.
 
-The border lies around a pass in ``core/slots.py``, its attention mask included. While nobody collects it reads no clock and makes no
-device wait.
+The border lies around a pass in ``core/slots.py``, its attention mask included. While nobody collects it reads no clock
+and makes no device wait.
 """
 
 from __future__ import annotations

@@ -9,10 +9,11 @@ tolerance, so it stays the same target; the packed weights take as much memory a
 from __future__ import annotations
 
 import itertools
-import statistics
+import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import psutil
@@ -21,8 +22,8 @@ from torch import Tensor, nn
 
 Layout = Literal["torch", "mkl", "onednn"]
 
-ROWS = (1, 3, 5, 9, 16)
-"""Rows of a pass at which layouts are compared: plain decoding, chains of γ = 2, 4, 8, and a batch."""
+ROWS = (1, 2, 3, 4, 5, 9, 16)
+"""Rows of a pass at which layouts are compared: plain decoding, chains up to γ = 8, and a batch."""
 
 CHECKED_ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 33, 64, 65)
 """Rows at which a layout must agree with the unpacked layer before it is used: one layout serves every number."""
@@ -37,20 +38,31 @@ SAMPLE = 8_000_000
 """Weights that are measured, first layers first: more than a second-level cache holds."""
 
 WORTH = 0.9
-"""A layout is taken when it needs at most this share of the unpacked time."""
+"""A layout is taken for the numbers of rows at which it needs at most this share of the unpacked time."""
 
 TOLERANCE = 1e-4
 """Largest deviation from the unpacked layer, relative to its largest output."""
 
 
-class PackedLinear(nn.Module):
-    """``linear`` with its weight also in ``layout``. Output as ``linear``'s, [..., out], within float32 tolerance."""
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A layout, and the number of rows from which it is used: fewer are computed from the weight as it was."""
 
-    def __init__(self, linear: nn.Linear, layout: Layout) -> None:
+    layout: Layout
+    rows: int = 1
+
+
+UNPACKED = Choice("torch")
+
+
+class PackedLinear(nn.Module):
+    """``linear`` with its weight in another layout too. Output [..., out] as ``linear``'s, within float32 tolerance."""
+
+    def __init__(self, linear: nn.Linear, choice: Choice) -> None:
         super().__init__()
         self.linear = linear
-        self.layout: Layout = layout
-        self.packed: Tensor = _pack(linear.weight.detach(), layout)
+        self.choice = choice
+        self.packed: Tensor = _pack(linear.weight.detach(), choice.layout)
 
     @property
     def weight(self) -> Tensor:
@@ -64,8 +76,10 @@ class PackedLinear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., in] → [..., out]."""
-        if self.layout == "mkl":
-            rows = x.numel() // x.shape[-1]
+        rows = x.numel() // x.shape[-1]
+        if rows < self.choice.rows:
+            return self.linear(x)
+        if self.choice.layout == "mkl":
             return torch.ops.mkl._mkl_linear.default(x, self.packed, self.linear.weight, self.linear.bias, rows)
         return torch.ops.mkldnn._linear_pointwise.default(x, self.packed, self.linear.bias, "none", [], "")
 
@@ -81,11 +95,11 @@ def pack(network: nn.Module) -> Layout:
     if numbers < SMALLEST or 2 * 4 * numbers > psutil.virtual_memory().available:
         return "torch"
     with torch.no_grad():
-        layout = fastest(_sample(list(linears.values())))
-    if layout != "torch":
+        choice = fastest(_sample(list(linears.values())))
+    if choice != UNPACKED:
         for name, linear in linears.items():
-            _replace(network, name, PackedLinear(linear, layout))
-    return layout
+            _replace(network, name, PackedLinear(linear, choice))
+    return choice.layout
 
 
 @contextmanager
@@ -105,25 +119,32 @@ def layout_of(network: nn.Module) -> Layout:
     """How the linear layers of ``network`` are laid out now."""
     for module in network.modules():
         if isinstance(module, PackedLinear):
-            return module.layout
+            return module.choice.layout
     return "torch"
 
 
 def fastest(
-    linears: Sequence[nn.Linear], layouts: Sequence[Layout] | None = None, clock: Callable[[], float] | None = None
-) -> Layout:
-    """The layout that computes ``linears`` fastest over the usual numbers of rows, and correctly at all of them."""
-    times: dict[Layout, list[float]] = {"torch": _times(linears, clock or time.perf_counter)}
+    linears: Sequence[nn.Linear],
+    layouts: Sequence[Layout] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Choice:
+    """The layout that computes ``linears`` fastest over the usual numbers of rows, and correctly at all of them.
+
+    It is used from the number of rows on from which it is faster at every larger one, if there is such a number.
+    """
+    own = _times(linears, clock)
+    best, best_time = UNPACKED, math.prod(own)
     for layout in available() if layouts is None else layouts:
-        packed = [PackedLinear(linear, layout) for linear in linears]
-        if all(agrees(one) for one in _one_of_each_shape(packed)):
-            times[layout] = _times(packed, clock or time.perf_counter)
-    shares: dict[Layout, float] = {
-        layout: statistics.geometric_mean([ours / theirs for ours, theirs in zip(took, times["torch"], strict=True)])
-        for layout, took in times.items()
-    }
-    best = min(shares, key=lambda layout: shares[layout])
-    return best if shares[best] <= WORTH else "torch"
+        packed = [PackedLinear(linear, Choice(layout)) for linear in linears]
+        if not all(agrees(one) for one in _one_of_each_shape(packed)):
+            continue
+        times = _times(packed, clock)
+        slower = [place for place in range(len(ROWS)) if times[place] > WORTH * own[place]]
+        first = slower[-1] + 1 if slower else 0
+        together = math.prod(own[:first] + times[first:])  # a factor counts the same at every number of rows
+        if together < best_time:
+            best, best_time = Choice(layout, ROWS[first]), together
+    return best
 
 
 def available() -> list[Layout]:

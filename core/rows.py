@@ -6,7 +6,7 @@ choice, and the distributions after the roots of requests with equal sampling.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
@@ -42,8 +42,9 @@ def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
 class Rows:
     """Raw target ``logits`` [1 + n, V] after the root and each node of ``draft``; ``prefix``: all committed tokens.
 
-    ``root`` is p [V] after the root where it was formed together with those of other requests. ``visited`` holds every
-    position asked for, in the order they were: its p [V], or the one token of which a greedy request is certain.
+    ``last`` computes the row [1, V] of the last node where it was left out. ``root`` is p [V] after the root where it
+    was formed together with those of other requests. ``visited`` holds every position asked for, in the order they
+    were: its p [V], or the one token of which a greedy request is certain.
     """
 
     draft: Draft
@@ -52,6 +53,7 @@ class Rows:
     distributions: Distributions
     prefix: Sequence[int]
     round: int
+    last: Callable[[], Tensor]
     root: Tensor | None = None
     visited: dict[int, Tensor | int] = field(default_factory=dict)
 
@@ -84,11 +86,18 @@ class Rows:
         return self.distributions.growth(self.logits[node + 1], self._before(node))
 
     def _check(self, node: int) -> None:
+        if node + 1 == len(self.logits):
+            self._add(self.last())
         fault = self.draft.fault
         if not self.peaks.values[node + 1] < inf:  # NaN is not either
             fault = fault or logits_fault(self.logits[node + 1], "target", node)
         if fault:
             raise EngineFault(f"round {self.round}: {fault}.")
+
+    def _add(self, row: Tensor) -> None:
+        (highest,) = peaks([row])
+        self.logits = torch.cat([self.logits, row])
+        self.peaks = Peaks([*self.peaks.values, *highest.values], [*self.peaks.tokens, *highest.tokens])
 
     def _law(self, node: int) -> Tensor:
         if node == ROOT and self.root is not None:

@@ -46,7 +46,15 @@ class Target(Protocol):
         ...
 
     def score(self, batch: Sequence[Scored]) -> list[Tensor]:
-        """One pass over all slots: raw logits [1 + n, V] of the root and each of its n candidates, in draft order."""
+        """One pass over all slots: raw logits [1 + n, V] of the root and each of its n candidates, in draft order.
+
+        The last candidate's row may be left out where it costs a pass of its own: only a wholly accepted chain reads
+        it.
+        """
+        ...
+
+    def last(self, slot: int) -> Tensor:
+        """Logits [1, V] of the last candidate, which :meth:`score` left out. Raises LookupError when it didn't."""
         ...
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
@@ -178,6 +186,10 @@ class SlotTarget(SlotModel):
             for one in batch
         ]
         return self.extend(extensions)
+
+    def last(self, slot: int) -> Tensor:
+        """Nothing is left out."""
+        raise LookupError(f"every row of slot {slot} was scored")
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit the root and the accepted candidates."""

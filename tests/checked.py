@@ -14,7 +14,8 @@ from core.slots import Scored, SlotModel
 
 class CheckedTarget:
     """Wraps a slot target. Every scored row must equal a fresh forward of its own path; after every ``keep`` all dead
-    rows of the slot are poisoned with NaN. ``rows`` counts what was compared, ``moved`` the kept non-first branches."""
+    rows of the slot are poisoned with NaN. ``rows`` counts what was compared, ``moved`` the kept non-first branches,
+    ``left_out`` rows that a pass left for later and ``late`` those that were computed then."""
 
     def __init__(self, inner: Any, network: Any, tolerance: float = 1e-4) -> None:
         self.inner = inner
@@ -24,6 +25,8 @@ class CheckedTarget:
         self.scored: dict[int, Scored] = {}
         self.rows = 0
         self.moved = 0
+        self.left_out = 0
+        self.late = 0
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         self.inner.open(slot, tokens)
@@ -34,12 +37,22 @@ class CheckedTarget:
         logits = self.inner.score(batch)
         for one, rows in zip(batch, logits, strict=True):
             self.scored[one.slot] = one
-            for node in range(ROOT, len(one.draft.tokens)):
-                path = [one.draft.tokens[i] for i in one.draft.path(node)]
-                fresh = fresh_logits(self.network, [*self.sequences[one.slot], one.root, *path])
-                torch.testing.assert_close(rows[node + 1], fresh[: rows.shape[-1]], atol=self.tolerance, rtol=0)
-                self.rows += 1
+            for node, row in enumerate(rows, start=ROOT):
+                self.check(one, node, row)
+            self.left_out += 1 + len(one.draft.tokens) - len(rows)
         return logits
+
+    def last(self, slot: int) -> Tensor:
+        one, logits = self.scored[slot], self.inner.last(slot)
+        self.check(one, len(one.draft.tokens) - 1, logits[0])
+        self.late += 1
+        return logits
+
+    def check(self, one: Scored, node: int, row: Tensor) -> None:
+        path = [one.draft.tokens[i] for i in one.draft.path(node)]
+        fresh = fresh_logits(self.network, [*self.sequences[one.slot], one.root, *path])
+        torch.testing.assert_close(row, fresh[: row.shape[-1]], atol=self.tolerance, rtol=0)
+        self.rows += 1
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         one = self.scored.pop(slot)

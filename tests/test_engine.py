@@ -444,7 +444,7 @@ def test_an_architecture_that_cannot_continue_from_the_exit_recomputes_and_says_
     assert run.tokens == decode(ask(), one).tokens
 
 
-def test_early_exit_runs_the_lower_layers_once_per_node_and_the_upper_layers_once_per_round(pair):
+def test_early_exit_runs_every_layer_once_per_node_but_for_a_last_candidate_that_nothing_reads(pair):
     model = pair.target.network
     counts = dict.fromkeys(range(3), 0)
     hooks = [
@@ -456,8 +456,21 @@ def test_early_exit_runs_the_lower_layers_once_per_node_and_the_upper_layers_onc
     run = decode(ask("ab", "early_exit:1", "chain:3", max_new_tokens=10), pair)
     for hook in hooks:
         hook.remove()
-    verified = sum(1 + one.drafted for one in run.rounds)
-    assert counts[0] == counts[1] == counts[2] == verified + 1  # one prompt token was prefilled
+    read = sum(1 + one.drafted - (one.source == "correction") for one in run.rounds)
+    assert {one.source for one in run.rounds} == {"correction", "bonus"}
+    assert counts[0] == counts[1] == counts[2] == read + 1  # one prompt token was prefilled
+
+
+@pytest.mark.parametrize("rule", ["lossless", "block"])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_left_out_row_equals_a_fresh_forward_when_its_chain_is_wholly_accepted(monkeypatch, temperature, rule):
+    target = network(1)
+    checked = watched(monkeypatch, target)
+    request = ask(drafter="early_exit:2", shape="chain:1", rule=rule, temperature=temperature, max_new_tokens=60)
+    run = decode(request, real_pair(target))
+    (one,) = checked
+    assert one.late == sum(round.source == "bonus" and round.drafted == 1 for round in run.rounds) > 0
+    assert one.left_out == sum(round.drafted for round in run.rounds)
 
 
 # -- peak memory and prefill ----------------------------------------------------------------------------------------

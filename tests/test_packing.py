@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from core import packing
-from core.packing import PackedLinear, fastest, layout_of, original_linears, pack
+from core.packing import UNPACKED, Choice, PackedLinear, fastest, layout_of, original_linears, pack
 
 LAYOUTS = packing.available()
 
@@ -38,38 +38,66 @@ class Ticking:
 def test_a_packed_layer_computes_what_the_layer_does(layout, bias, shape):
     layer = linear(bias=bias)
     x = torch.randn(*shape, 48)
-    torch.testing.assert_close(PackedLinear(layer, layout)(x), layer(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(PackedLinear(layer, Choice(layout))(x), layer(x), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_one_layout_agrees_at_every_number_of_rows(layout):
-    assert packing.agrees(PackedLinear(linear(), layout))
+    assert packing.agrees(PackedLinear(linear(), Choice(layout)))
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_that_computes_something_else_is_noticed(layout):
-    one = PackedLinear(linear(), layout)
+    one = PackedLinear(linear(), Choice(layout))
     one.linear.weight[0, 0] += 0.5
     assert not packing.agrees(one)
 
 
-def test_a_layout_is_taken_only_when_it_is_faster():
-    rounds = 4 * len(packing.ROWS)
-    faster, equal = [1.0] * rounds + [0.5] * rounds, [1.0] * rounds + [0.95] * rounds
-    assert fastest([linear()], [LAYOUTS[0]], Ticking(*faster)) == LAYOUTS[0]
-    assert fastest([linear()], [LAYOUTS[0]], Ticking(*equal)) == "torch"
+def laps(*seconds: float) -> list[float]:
+    """Every lap of a trial that takes ``seconds`` at each number of rows."""
+    assert len(seconds) == len(packing.ROWS)
+    return [one for one in seconds for _ in range(4)]
+
+
+ROUND = laps(*[1.0] * len(packing.ROWS))
+
+
+@pytest.mark.parametrize(
+    ("shares", "choice"),
+    [
+        ((0.5,) * 7, Choice(LAYOUTS[0], 1)),
+        ((0.95,) * 7, UNPACKED),
+        ((1.1, 1.0, 1.0, 0.7, 0.8, 0.7, 0.8), Choice(LAYOUTS[0], 4)),
+        ((0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0), UNPACKED),
+    ],
+    ids=["faster", "hardly faster", "faster from four rows on", "slower in a batch"],
+)
+def test_a_layout_is_taken_for_the_numbers_of_rows_at_which_it_is_faster(shares, choice):
+    assert fastest([linear()], [LAYOUTS[0]], Ticking(*ROUND, *laps(*shares))) == choice
+
+
+@pytest.mark.skipif(len(LAYOUTS) < 2, reason="this build of torch has one layout")
+def test_of_two_layouts_the_faster_one_is_taken():
+    both = [*laps(*[0.8] * 7), *laps(*[0.6] * 7)]
+    assert fastest([linear()], LAYOUTS, Ticking(*ROUND, *both)) == Choice(LAYOUTS[1], 1)
 
 
 def test_a_layout_that_disagrees_is_not_taken_however_fast(monkeypatch):
     monkeypatch.setattr(packing, "agrees", lambda packed: False)
-    rounds = 4 * len(packing.ROWS)
-    assert fastest([linear()], [LAYOUTS[0]], Ticking(*[1.0] * rounds, *[0.1] * rounds)) == "torch"
+    assert fastest([linear()], [LAYOUTS[0]], Ticking(*ROUND, *laps(*[0.1] * 7))) == UNPACKED
+
+
+def test_fewer_rows_than_pay_are_computed_from_the_weight_as_it_was():
+    one = PackedLinear(linear(), Choice(LAYOUTS[0], 4))
+    one.linear.weight[:] = 0.0
+    assert not one(torch.ones(1, 3, 48)).any()
+    assert one(torch.ones(1, 4, 48)).any()
 
 
 @pytest.fixture
 def network(monkeypatch):
     monkeypatch.setattr(packing, "SMALLEST", 0)
-    monkeypatch.setattr(packing, "fastest", lambda linears: LAYOUTS[0])
+    monkeypatch.setattr(packing, "fastest", lambda linears: Choice(LAYOUTS[0]))
     return nn.Sequential(linear(), nn.ReLU(), nn.Sequential(linear(80, 48)))
 
 

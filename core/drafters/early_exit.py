@@ -126,9 +126,14 @@ class SplitTarget(SlotModel):
         self.upper = layers_of(network, layers, total)
         self.tap = Tap(self.lower.base_model.layers[-1])
         self.lower.base_model.layers[-1] = self.tap
+        self.body = layers_of(network, 0, layers)
+        """The lower layers without the head, for rows whose next token nobody drafts."""
+        self.body.base_model.layers = self.lower.base_model.layers
+        self.body.set_output_embeddings(nn.Identity())
         self._exits: dict[int, Tensor] = {}
         self._computed: dict[int, list[int]] = {}
         self._row_of: dict[int, dict[int, int]] = {}
+        self._left: dict[int, Scored] = {}
 
     # -- drafting -----------------------------------------------------------------------------------------------------
 
@@ -145,8 +150,8 @@ class SplitTarget(SlotModel):
                 self._lower_tokens(slot, nodes, growers[slot], roots[slot], row_of[slot])
                 for slot, nodes in frontier.items()
             ]
-            logits = self._run_lower(batch)
-            return {slot: list(rows) for slot, rows in zip(frontier, logits, strict=True)}
+            logits, wanted = self._run_lower(self.lower, batch)
+            return {slot: list(rows) for slot, rows in zip(frontier, self.rows(logits, wanted), strict=True)}
 
         grow_together(growers, score)
         return [self._arranged(slot, one, row_of[slot]) for slot, one in growers.items()]
@@ -169,22 +174,24 @@ class SplitTarget(SlotModel):
             [row_of[one.parents[node]] for node in nodes],
         )
 
-    def _run_lower(self, batch: Sequence[tuple[int, Sequence[int] | Tensor, list[int]]]) -> list[Tensor]:
+    def _run_lower(
+        self, network: Any, batch: Sequence[tuple[int, Sequence[int] | Tensor, list[int]]]
+    ) -> tuple[Tensor, list[tuple[int, list[int]]]]:
+        """What ``network`` (the lower layers with or without head) gives for new rows, and which rows these are."""
         wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
-        logits, exits = self.passed(self.lower, wanted, [tokens for _, tokens, _ in batch])
+        logits, exits = self.passed(network, wanted, [tokens for _, tokens, _ in batch])
         for (slot, rows), seen in zip(wanted, exits, strict=True):
             known = [self._exits[slot]] if slot in self._exits else []
             self._exits[slot] = torch.cat([*known, seen[: len(rows)]])
-        return self.rows(logits, wanted)
+        return logits, wanted
 
     def forward(
         self, network: Any, now: Any, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
         """Logits; from the lower layers also the activations [B, N, hidden] at the exit."""
         outputs = super().forward(network, now, ids, embeddings, logits_to_keep)
-        if network is not self.lower:
+        if network is self.upper or self.tap.seen is None:
             return outputs
-        assert self.tap.seen is not None
         return *outputs, self.tap.seen
 
     def _arranged(self, slot: int, one: Grower, row_of: dict[int, int]) -> Draft:
@@ -200,18 +207,45 @@ class SplitTarget(SlotModel):
     # -- verification -------------------------------------------------------------------------------------------------
 
     def score(self, batch: Sequence[Scored]) -> list[Tensor]:
-        """Lower layers for the nodes that drafting didn't compute, then the upper layers for all."""
+        """Lower layers for the nodes that drafting didn't compute, then the upper layers for all.
+
+        A chain decoded alone leaves its last candidate for :meth:`last`: nothing but the bonus of a wholly accepted
+        chain needs it, and it costs as much as another draft step. In a batch that pass is shared, and taken.
+        """
+        if len(batch) == 1 and self._lacks_the_last_alone(batch[0]):
+            self._left[batch[0].slot] = batch[0]
+            return self._upper([(batch[0].slot, list(range(len(batch[0].draft.tokens))))])
         missing = [self._missing(one) for one in batch]
         if extensions := [one for one in missing if one[1]]:
-            self._run_lower(extensions)
+            self._run_lower(self.body, extensions)
         wanted = [(one.slot, list(range(1 + len(one.draft.tokens)))) for one in batch]
-        width = max(len(rows) for _, rows in wanted)
-        exits = [nn.functional.pad(self._exits[slot], (0, 0, 0, width - len(rows))) for slot, rows in wanted]
-        logits = self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
         return [
             _ordered(rows, self._rows(one.slot, range(len(one.draft.tokens))))
-            for one, rows in zip(batch, logits, strict=True)
+            for one, rows in zip(batch, self._upper(wanted), strict=True)
         ]
+
+    def last(self, slot: int) -> Tensor:
+        """The row of the last candidate, through lower and upper layers. Raises LookupError when it was scored."""
+        one = self._left.pop(slot)
+        self._run_lower(self.body, [self._missing(one)])
+        row = len(one.draft.tokens)
+        return self._upper([(slot, [row])])[0]
+
+    def _upper(self, wanted: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
+        """Logits [n, V] of rows whose activations at the exit are known."""
+        width = max(len(rows) for _, rows in wanted)
+        exits = [
+            nn.functional.pad(self._exits[slot][rows[0] : rows[-1] + 1], (0, 0, 0, width - len(rows)))
+            for slot, rows in wanted
+        ]
+        return self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
+
+    def _lacks_the_last_alone(self, one: Scored) -> bool:
+        nodes = len(one.draft.tokens)
+        if one.slot not in self._exits or self._computed.get(one.slot) != list(range(nodes - 1)):
+            return False
+        self._row_of[one.slot] = {node: node + 1 for node in range(ROOT, nodes)}
+        return one.draft.parents == tuple(range(ROOT, nodes - 1))
 
     def _missing(self, one: Scored) -> tuple[int, list[int], list[int]]:
         """What the lower layers haven't seen of this draft; notes the scratch row of every node."""
@@ -245,7 +279,7 @@ class SplitTarget(SlotModel):
         super().close(slot)
 
     def _forget(self, slot: int) -> None:
-        for known in (self._exits, self._computed, self._row_of):
+        for known in (self._exits, self._computed, self._row_of, self._left):
             known.pop(slot, None)
 
 
