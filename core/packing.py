@@ -1,15 +1,15 @@
 """Linear layers with weights laid out ahead for a few rows at a time, as drafting and verification have them.
 
 A float32 product of 4–16 rows with a weight of thousands of columns spends most of its time rearranging that weight
-(docs/performance.md). The CPU libraries under torch can do it once, at load: MKL, or oneDNN where torch has no MKL.
-Which of the two, or neither, is measured on the network itself. Results agree with the unpacked layer's within float32
-tolerance, so it stays the same target; the packed weights take as much memory again.
+(docs/performance.md). The CPU libraries under torch can do it once, at load: MKL, or oneDNN where torch has no MKL (of
+the two MKL was faster). Whether it pays, and from how many rows on, is measured on the network itself. Results agree
+with the unpacked layer's within float32 tolerance, so it stays the same target; the packed weights take as much memory
+again.
 """
 
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -96,10 +96,11 @@ def pack(network: nn.Module) -> Layout:
     """
     linears = _linears(network)
     numbers = sum(linear.weight.numel() for linear in linears.values())
-    if numbers < SMALLEST or 2 * 4 * numbers > psutil.virtual_memory().available:
+    layout = offered()
+    if layout == "torch" or numbers < SMALLEST or 2 * 4 * numbers > psutil.virtual_memory().available:
         return "torch"
     with torch.no_grad():
-        choice = fastest(_sample(list(linears.values())))
+        choice = fastest(_sample(list(linears.values())), layout)
     if choice != UNPACKED:
         for name, linear in linears.items():
             _replace(network, name, PackedLinear(linear, choice))
@@ -127,38 +128,23 @@ def layout_of(network: nn.Module) -> Layout:
     return "torch"
 
 
-def fastest(
-    linears: Sequence[nn.Linear],
-    layouts: Sequence[Layout] | None = None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Choice:
-    """The layout that computes ``linears`` fastest over the usual numbers of rows, and correctly at all of them.
-
-    It is used from the number of rows on from which it is faster at every larger one, if there is such a number.
-    """
-    own = _times(linears, clock)
-    best, best_time = UNPACKED, math.prod(own)
-    for layout in available() if layouts is None else layouts:
-        packed = [PackedLinear(linear, Choice(layout)) for linear in linears]
-        if not all(agrees(one) for one in _one_of_each_shape(packed)):
-            continue
-        times = _times(packed, clock)
-        slower = [place for place in range(len(ROWS)) if times[place] > WORTH * own[place]]
-        first = slower[-1] + 1 if slower else 0
-        together = math.prod(own[:first] + times[first:])  # a factor counts the same at every number of rows
-        if together < best_time:
-            best, best_time = Choice(layout, ROWS[first]), together
-    return best
+def fastest(linears: Sequence[nn.Linear], layout: Layout, clock: Callable[[], float] = time.perf_counter) -> Choice:
+    """``layout`` from the number of rows on from which it computes ``linears`` faster at every larger one, if there is
+    such a number and it computes them correctly at all of them; else :data:`UNPACKED`."""
+    packed = [PackedLinear(linear, Choice(layout)) for linear in linears]
+    if not all(agrees(one) for one in _one_of_each_shape(packed)):
+        return UNPACKED
+    shares = [theirs / own for theirs, own in zip(_times(packed, clock), _times(linears, clock), strict=True)]
+    slower = [place for place, share in enumerate(shares) if share > WORTH]
+    first = slower[-1] + 1 if slower else 0
+    return Choice(layout, ROWS[first]) if first < len(ROWS) else UNPACKED
 
 
-def available() -> list[Layout]:
-    """Layouts that this build of torch has."""
-    found: list[Layout] = []
+def offered() -> Layout:
+    """The layout that this build of torch can make; ``torch`` when there is none."""
     if torch.backends.mkl.is_available():
-        found.append("mkl")
-    if torch.backends.mkldnn.is_available():
-        found.append("onednn")
-    return found
+        return "mkl"
+    return "onednn" if torch.backends.mkldnn.is_available() else "torch"
 
 
 def agrees(packed: PackedLinear) -> bool:

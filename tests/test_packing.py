@@ -11,7 +11,8 @@ from torch import nn
 from core import packing
 from core.packing import UNPACKED, Choice, PackedLinear, fastest, layout_of, original_linears, pack
 
-LAYOUTS = packing.available()
+BACKENDS = {"mkl": torch.backends.mkl, "onednn": torch.backends.mkldnn}
+LAYOUTS = [layout for layout, backend in BACKENDS.items() if backend.is_available()]
 
 
 def linear(width: int = 48, out: int = 80, bias: bool = False) -> nn.Linear:
@@ -73,18 +74,12 @@ ROUND = laps(*[1.0] * len(packing.ROWS))
     ids=["faster", "hardly faster", "faster from four rows on", "slower in a batch"],
 )
 def test_a_layout_is_taken_for_the_numbers_of_rows_at_which_it_is_faster(shares, choice):
-    assert fastest([linear()], [LAYOUTS[0]], Ticking(*ROUND, *laps(*shares))) == choice
-
-
-@pytest.mark.skipif(len(LAYOUTS) < 2, reason="this build of torch has one layout")
-def test_of_two_layouts_the_faster_one_is_taken():
-    both = [*laps(*[0.8] * 7), *laps(*[0.6] * 7)]
-    assert fastest([linear()], LAYOUTS, Ticking(*ROUND, *both)) == Choice(LAYOUTS[1], 1)
+    assert fastest([linear()], LAYOUTS[0], Ticking(*laps(*shares), *ROUND)) == choice
 
 
 def test_a_layout_that_disagrees_is_not_taken_however_fast(monkeypatch):
     monkeypatch.setattr(packing, "agrees", lambda packed: False)
-    assert fastest([linear()], [LAYOUTS[0]], Ticking(*ROUND, *laps(*[0.1] * 7))) == UNPACKED
+    assert fastest([linear()], LAYOUTS[0], Ticking(*laps(*[0.1] * 7), *ROUND)) == UNPACKED
 
 
 def test_fewer_rows_than_pay_are_computed_from_the_weight_as_it_was():
@@ -97,7 +92,7 @@ def test_fewer_rows_than_pay_are_computed_from_the_weight_as_it_was():
 @pytest.fixture
 def network(monkeypatch):
     monkeypatch.setattr(packing, "SMALLEST", 0)
-    monkeypatch.setattr(packing, "fastest", lambda linears: Choice(LAYOUTS[0]))
+    monkeypatch.setattr(packing, "fastest", lambda linears, layout: Choice(layout))
     return nn.Sequential(linear(), nn.ReLU(), nn.Sequential(linear(80, 48)))
 
 
@@ -124,6 +119,18 @@ def test_packed_layers_come_back_after_an_error_too(network):
     with pytest.raises(ZeroDivisionError), original_linears(network):
         raise ZeroDivisionError
     assert layout_of(network) == LAYOUTS[0]
+
+
+@pytest.mark.parametrize(
+    ("mkl", "onednn", "layout"),
+    [(True, True, "mkl"), (False, True, "onednn"), (False, False, "torch")],
+)
+def test_mkl_comes_before_onednn_and_neither_may_be_there(monkeypatch, network, mkl, onednn, layout):
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: onednn)
+    assert packing.offered() == layout
+    if layout in ("torch", *LAYOUTS):
+        assert pack(network) == layout
 
 
 def test_small_networks_are_left_as_they_are():
