@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from itertools import cycle
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from core import packing
-from core.packing import UNPACKED, Choice, PackedLinear, fastest, layout_of, original_linears, pack
+from core.packing import UNPACKED, Choice, Layout, PackedLinear, fastest, layout_of, original_linears, pack
 
-BACKENDS = {"mkl": torch.backends.mkl, "onednn": torch.backends.mkldnn}
-LAYOUTS = [layout for layout, backend in BACKENDS.items() if backend.is_available()]
+BACKENDS: dict[Layout, Any] = {"mkl": torch.backends.mkl, "onednn": torch.backends.mkldnn}
+LAYOUTS: list[Layout] = [layout for layout, backend in BACKENDS.items() if backend.is_available()]
 
 
 def linear(width: int = 48, out: int = 80, bias: bool = False) -> nn.Linear:
