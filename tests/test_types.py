@@ -171,7 +171,7 @@ def test_a_seed_that_storage_cannot_keep_is_refused(seed):
 
 def test_a_pair_needs_a_name_and_a_known_precision_and_device():
     refusal(PairSpec, name="")
-    refusal(PairSpec, precision="int8")
+    refusal(PairSpec, precision="int4")
     refusal(PairSpec, device="tpu")
 
 

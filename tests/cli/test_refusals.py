@@ -18,7 +18,7 @@ from safetensors.torch import load_file, save_file
         (["--top-p", "0"], "Top_p is 0.0: input should be greater than 0."),
         (["--max-new-tokens", "0"], "Max_new_tokens is 0"),
         (["--seed", "-1"], "Seed is -1"),
-        (["--precision", "int8"], "Precision is 'int8'"),
+        (["--precision", "int4"], "Precision is 'int4'"),
         (["--device", "tpu"], "Device is 'tpu'"),
         (["--drafter", "eagle"], "'eagle' is no drafter: write none, model"),
         (["--shape", "chain:0"], "Gamma is 0: input should be greater than or equal to 1."),
