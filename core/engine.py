@@ -158,12 +158,13 @@ def _round(lanes: Sequence[Lane], target: Target, drafter: Drafter, clock: RunCl
     laps.lap("draft")
     batch = [Scored(lane.slot, lane.sequence[-1], draft) for lane, draft in zip(lanes, drafts, strict=True)]
     logits = target.score(batch)
-    roots = root_laws(lanes, logits)
+    highest = peaks(logits)
+    roots = root_laws(lanes, logits, highest)
     walked = {}
-    for lane, draft, rows, highest in zip(lanes, drafts, logits, peaks(logits), strict=True):
+    for lane, draft, rows, peak in zip(lanes, drafts, logits, highest, strict=True):
         try:
             last = partial(target.last, lane.slot)
-            walked[lane] = (draft, *lane.verify(draft, rows, highest, roots.get(lane), last))
+            walked[lane] = (draft, *lane.verify(draft, rows, peak, roots.get(lane), last))
         except EngineFault as fault:
             failed[lane] = str(fault)
     laps.lap("verify")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import torch
@@ -229,14 +230,15 @@ class Lane:
         )
 
 
-def root_laws(lanes: Sequence[Lane], logits: Sequence[Tensor]) -> dict[Lane, Tensor]:
+def root_laws(lanes: Sequence[Lane], logits: Sequence[Tensor], highest: Sequence[Peaks]) -> dict[Lane, Tensor]:
     """p [V] after the root of each lane that shares its sampling with another, formed together: every walk reads it.
 
-    Greedy lanes need no p, and penalties look at each lane's own tokens.
+    Greedy lanes need no p, penalties look at each lane's own tokens, and a broken row is its own lane's fault alone.
     """
     alike: dict[Sampling, list[tuple[Lane, Tensor]]] = {}
-    for lane, rows in zip(lanes, logits, strict=True):
-        if not lane.distributions.greedy and not lane.distributions.penalties:
+    for lane, rows, peak in zip(lanes, logits, highest, strict=True):
+        whole = peak.values[0] < inf  # NaN is not either
+        if whole and not lane.distributions.greedy and not lane.distributions.penalties:
             alike.setdefault(lane.request.sampling, []).append((lane, rows[0]))
     laws: dict[Lane, Tensor] = {}
     for group in alike.values():

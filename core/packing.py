@@ -26,8 +26,9 @@ Layout = Literal["torch", "mkl", "onednn"]
 ROWS = (1, 2, 3, 4, 5, 9, 16)
 """Rows of a pass at which layouts are compared: plain decoding, chains up to γ = 8, and a batch."""
 
-CHECKED_ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 33, 64, 65)
-"""Rows at which a layout must agree with the unpacked layer before it is used: one layout serves every number."""
+CHECKED_ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 33, 64, 65, 512)
+"""Rows at which a layout must agree with the unpacked layer before it is used: one layout serves every number, those of
+a prompt's passes too."""
 
 EXPECTED_ROWS = 64
 """Rows that a layout is made for; measured best over 1 … 128."""
@@ -193,7 +194,9 @@ def _linears(network: nn.Module) -> dict[str, nn.Linear]:
     return {
         name: module
         for name, module in network.named_modules()
-        if isinstance(module, nn.Linear) and module.weight.dtype == torch.float32 and module.weight.device.type == "cpu"
+        if type(module) is nn.Linear  # a subclass may do more
+        and module.weight.dtype == torch.float32
+        and module.weight.device.type == "cpu"
     }
 
 

@@ -210,7 +210,7 @@ def grouped_attention(device: torch.device) -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[GROUPED]
+        os.environ.pop(GROUPED, None)
 
 
 def padded_ids(tokens: Sequence[Sequence[int] | Tensor], width: int, device: torch.device) -> Tensor:

@@ -364,6 +364,28 @@ def test_a_broken_draft_row_fails_the_run_naming_the_node():
     )
 
 
+@pytest.mark.parametrize("shape", ["chain:1", "chain:3", "s2_k2_d5"])
+def test_an_early_exit_whose_own_logits_break_at_the_root_fails_the_run_with_a_sentence(shape):
+    target = network(1)
+    request, one = ask(drafter="early_exit:2", shape=shape), real_pair(target)
+    assert decode(request, one).ended.error is None  # that exits can be continued from is measured on whole weights
+    target.model.layers[0].mlp.down_proj.weight.data[:] = math.nan
+    assert decode(request, one).ended.error == (
+        "round 0: the draft's logits after the root are NaN or infinite: try float32, or other weights."
+    )
+
+
+def test_in_a_batch_that_samples_alike_only_the_broken_request_fails():
+    table = hashed(6, seed=1)
+    one = fake_pair(breaking(table, 10, math.nan), table, vocabulary=LETTERS[:6])
+    sampling = {"temperature": 1.0, "eta": 0.01}
+    requests = [ask("ab", max_new_tokens=5, **sampling), ask("abababab", max_new_tokens=9, **sampling)]
+    short, long = decode_all(requests, one)
+    assert (short.ended.stop_reason, len(short.tokens)) == ("max_new_tokens", 5)
+    assert long.ended.stop_reason == "failed"
+    assert "the target's logits after the root are NaN or infinite" in (long.ended.error or "")
+
+
 def test_in_a_batch_only_the_broken_request_fails():
     table = hashed(6, seed=1)
     one = fake_pair(breaking(table, 10, math.nan), table, vocabulary=LETTERS[:6])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from core import packing
 from core.packing import UNPACKED, Choice, Layout, PackedLinear, fastest, layout_of, original_linears, pack
@@ -132,6 +132,19 @@ def test_mkl_comes_before_onednn_and_neither_may_be_there(monkeypatch, network, 
     assert packing.offered() == layout
     if layout in ("torch", *LAYOUTS):
         assert pack(network) == layout
+
+
+class Router(nn.Linear):
+    """A linear layer that gives more than a product, as routers of experts do."""
+
+    def forward(self, input: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+        return super().forward(input), input
+
+
+def test_layers_that_do_more_than_a_product_are_left_as_they_are(network):
+    network.append(Router(48, 8))
+    pack(network)
+    assert type(network[-1]) is Router
 
 
 def test_small_networks_are_left_as_they_are():

@@ -60,7 +60,7 @@ class Agreement:
         top = float(logits.max())
         margin = top - min(float(logits[token]) for token in tokens)
         allowed = max(MARGIN, ULPS * torch.finfo(self._pair.dtype).eps * abs(top))
-        if margin >= allowed:
+        if not margin < allowed:  # NaN is not either
             raise EngineFault(
                 f"{who} chose token {tokens[1]} at new token {at} where this engine chose {tokens[0]}, "
                 f"and that is no near-tie: the smaller of their logits is {margin:.3g} below the largest."

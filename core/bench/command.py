@@ -27,7 +27,7 @@ def bench(
     tokens: Annotated[int, typer.Option(help="New tokens a prompt.")] = 64,
     runs: Annotated[int, typer.Option(help="Timed turns of every contender.")] = 5,
     count: Annotated[int, typer.Option(help="Prompts a turn, at least a batch.")] = 2,
-    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    precision: Annotated[str, typer.Option(help="auto, float32, bfloat16, float16 or int8 (CPU).")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per row.")] = False,
 ) -> None:

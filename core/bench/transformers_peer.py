@@ -49,6 +49,7 @@ class TransformersPeer:
             if not self._same_linears:
                 stack.enter_context(original_linears(self._network))
             stack.enter_context(quiet_library())
+            stack.enter_context(_all_layers(self._network))
             stack.enter_context(self._settings(job))
             seen = stack.enter_context(passes(self._network)) if watched else None
             ids, mask = _padded(job.prompts, self._pad, self._pair.device)
@@ -132,3 +133,14 @@ def quiet_library() -> Iterator[None]:
         yield
     finally:
         library_logging.set_verbosity(before)
+
+
+@contextmanager
+def _all_layers(network: Any) -> Iterator[None]:
+    """The network has all of its layers again, also when an early exit of the library's broke off while it drafted."""
+    config = network.base_model.config
+    layers = config.num_hidden_layers
+    try:
+        yield
+    finally:
+        config.num_hidden_layers = layers

@@ -242,7 +242,7 @@ class SplitTarget(SlotModel):
 
     def _lacks_the_last_alone(self, one: Scored) -> bool:
         nodes = len(one.draft.tokens)
-        if one.slot not in self._exits or self._computed.get(one.slot) != list(range(nodes - 1)):
+        if not nodes or one.slot not in self._exits or self._computed.get(one.slot) != list(range(nodes - 1)):
             return False
         self._row_of[one.slot] = {node: node + 1 for node in range(ROOT, nodes)}
         return one.draft.parents == tuple(range(ROOT, nodes - 1))
