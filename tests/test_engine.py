@@ -378,9 +378,10 @@ def test_an_early_exit_whose_own_logits_break_at_the_root_fails_the_run_with_a_s
 def test_in_a_batch_that_samples_alike_only_the_broken_request_fails():
     table = hashed(6, seed=1)
     one = fake_pair(breaking(table, 10, math.nan), table, vocabulary=LETTERS[:6])
-    sampling = {"temperature": 1.0, "eta": 0.01}
-    requests = [ask("ab", max_new_tokens=5, **sampling), ask("abababab", max_new_tokens=9, **sampling)]
-    short, long = decode_all(requests, one)
+    lengths = {"ab": 5, "abababab": 9}
+    short, long = decode_all(
+        [ask(prompt, max_new_tokens=length, temperature=1.0, eta=0.01) for prompt, length in lengths.items()], one
+    )
     assert (short.ended.stop_reason, len(short.tokens)) == ("max_new_tokens", 5)
     assert long.ended.stop_reason == "failed"
     assert "the target's logits after the root are NaN or infinite" in (long.ended.error or "")
