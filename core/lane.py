@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import inf
 from typing import TYPE_CHECKING
 
 import torch
@@ -237,8 +236,7 @@ def root_laws(lanes: Sequence[Lane], logits: Sequence[Tensor], highest: Sequence
     """
     alike: dict[Sampling, list[tuple[Lane, Tensor]]] = {}
     for lane, rows, peak in zip(lanes, logits, highest, strict=True):
-        whole = peak.values[0] < inf  # NaN is not either
-        if whole and not lane.distributions.greedy and not lane.distributions.penalties:
+        if not peak.broken(0) and not lane.distributions.greedy and not lane.distributions.penalties:
             alike.setdefault(lane.request.sampling, []).append((lane, rows[0]))
     laws: dict[Lane, Tensor] = {}
     for group in alike.values():

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import psutil
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+
+from core.timing import shortest
 
 Layout = Literal["torch", "mkl", "onednn"]
 
@@ -121,14 +124,6 @@ def original_linears(network: nn.Module) -> Iterator[None]:
             _replace(network, name, module)
 
 
-def layout_of(network: nn.Module) -> Layout:
-    """How the linear layers of ``network`` are laid out now."""
-    for module in network.modules():
-        if isinstance(module, PackedLinear):
-            return module.choice.layout
-    return "torch"
-
-
 def fastest(linears: Sequence[nn.Linear], layout: Layout, clock: Callable[[], float] = time.perf_counter) -> Choice:
     """``layout`` from the number of rows on from which it computes ``linears`` faster at every larger one, if there is
     such a number and it computes them correctly at all of them; else :data:`UNPACKED`."""
@@ -158,18 +153,17 @@ def agrees(packed: PackedLinear) -> bool:
 
 
 def _times(linears: Sequence[nn.Linear] | Sequence[PackedLinear], clock: Callable[[], float]) -> list[float]:
-    """Seconds for one pass through ``linears`` at each of ROWS, the shortest of four: what else runs only ever adds."""
+    """Seconds for one pass through ``linears`` at each of ROWS."""
     times = []
     for rows in ROWS:
         inputs = {width: torch.ones(1, rows, width) for width in {linear.weight.shape[1] for linear in linears}}
-        took = []
-        for _ in range(4):
-            start = clock()
-            for linear in linears:
-                linear(inputs[linear.weight.shape[1]])
-            took.append(clock() - start)
-        times.append(min(took))
+        times.append(shortest(partial(_through, linears, inputs), clock))
     return times
+
+
+def _through(linears: Sequence[nn.Linear] | Sequence[PackedLinear], inputs: Mapping[int, Tensor]) -> None:
+    for linear in linears:
+        linear(inputs[linear.weight.shape[1]])
 
 
 def _one_of_each_shape(packed: Sequence[PackedLinear]) -> list[PackedLinear]:

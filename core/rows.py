@@ -27,6 +27,10 @@ class Peaks:
     values: Sequence[float]
     tokens: Sequence[int]
 
+    def broken(self, row: int) -> bool:
+        """Whether this row holds NaN or +∞."""
+        return not self.values[row] < inf  # NaN is not either
+
 
 def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
     """Of every request's raw logits [1 + n, V], read from the device at once."""
@@ -89,7 +93,7 @@ class Rows:
         if node + 1 == len(self.logits):
             self._add(self.last())
         fault = self.draft.fault
-        if not self.peaks.values[node + 1] < inf:  # NaN is not either
+        if self.peaks.broken(node + 1):
             fault = fault or logits_fault(self.logits[node + 1], "target", node)
         if fault:
             raise EngineFault(f"round {self.round}: {fault}.")

@@ -14,6 +14,8 @@ from typing import Any
 import psutil
 import torch
 
+from core.timing import shortest
+
 CHOSEN_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 
 ROWS = (1, 5)
@@ -55,12 +57,7 @@ def fastest(numbers: Sequence[int], work: Callable[[], None], clock: Callable[[]
     took: dict[int, float] = {}
     for number in numbers:
         torch.set_num_threads(number)
-        laps = []
-        for _ in range(4):
-            start = clock()
-            work()
-            laps.append(clock() - start)
-        took[number] = min(laps)  # what else ran on the machine only ever adds
+        took[number] = shortest(work, clock)
     torch.set_num_threads(before)
     best = min(took, key=lambda number: took[number])
     return best if took[best] <= WORTH * took[numbers[0]] else numbers[0]

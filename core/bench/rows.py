@@ -9,6 +9,7 @@ from typing import Any
 
 from core.bench.measuring import Series
 from core.grammar import format_drafter
+from core.metrics import ratio
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ def _row(one: Series, series: Sequence[Series], prompts: int, assisted: str, sam
         ratio_same_linears=_median(to_same),
         ratio_same_linears_spread=_extremes(to_same),
         ratio_of_ours=_median(of_ours),
-        tokens_per_round=counted.tokens / counted.rounds if counted and counted.rounds else None,
+        tokens_per_round=ratio(counted.tokens, counted.rounds) if counted and counted.rounds else None,
         outside_forward_share=_median(shares),
         peak_bytes=highest.bytes if highest else None,
         peak_kind=highest.kind if highest else None,

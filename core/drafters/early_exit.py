@@ -133,7 +133,7 @@ class SplitTarget(SlotModel):
         self._exits: dict[int, Tensor] = {}
         self._computed: dict[int, list[int]] = {}
         self._row_of: dict[int, dict[int, int]] = {}
-        self._left: dict[int, Scored] = {}
+        self._left: dict[int, tuple[int, list[int], list[int]]] = {}
 
     # -- drafting -----------------------------------------------------------------------------------------------------
 
@@ -212,10 +212,11 @@ class SplitTarget(SlotModel):
         A chain decoded alone leaves its last candidate for :meth:`last`: nothing but the bonus of a wholly accepted
         chain needs it, and it costs as much as another draft step. In a batch that pass is shared, and taken.
         """
-        if len(batch) == 1 and self._lacks_the_last_alone(batch[0]):
-            self._left[batch[0].slot] = batch[0]
-            return self._upper([(batch[0].slot, list(range(len(batch[0].draft.tokens))))])
         missing = [self._missing(one) for one in batch]
+        if len(batch) == 1 and self._lacks_its_end_alone(batch[0], missing[0]):
+            slot, nodes = batch[0].slot, len(batch[0].draft.tokens)
+            self._left[slot] = missing[0]
+            return self._upper([(slot, list(range(nodes)))])
         if extensions := [one for one in missing if one[1]]:
             self._run_lower(self.body, extensions)
         wanted = [(one.slot, list(range(1 + len(one.draft.tokens)))) for one in batch]
@@ -226,10 +227,8 @@ class SplitTarget(SlotModel):
 
     def last(self, slot: int) -> Tensor:
         """The row of the last candidate, through lower and upper layers. Raises LookupError when it was scored."""
-        one = self._left.pop(slot)
-        self._run_lower(self.body, [self._missing(one)])
-        row = len(one.draft.tokens)
-        return self._upper([(slot, [row])])[0]
+        _, wanted = self._run_lower(self.body, [self._left.pop(slot)])
+        return self._upper(wanted)[0]
 
     def _upper(self, wanted: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
         """Logits [n, V] of rows whose activations at the exit are known."""
@@ -240,12 +239,10 @@ class SplitTarget(SlotModel):
         ]
         return self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
 
-    def _lacks_the_last_alone(self, one: Scored) -> bool:
-        nodes = len(one.draft.tokens)
-        if not nodes or one.slot not in self._exits or self._computed.get(one.slot) != list(range(nodes - 1)):
-            return False
-        self._row_of[one.slot] = {node: node + 1 for node in range(ROOT, nodes)}
-        return one.draft.parents == tuple(range(ROOT, nodes - 1))
+    def _lacks_its_end_alone(self, one: Scored, missing: tuple[int, list[int], list[int]]) -> bool:
+        """Whether the draft is a chain of which drafting computed all but the last candidate."""
+        chain = one.draft.parents == tuple(range(ROOT, len(one.draft.parents) - 1))
+        return chain and one.slot in self._exits and len(missing[1]) == 1
 
     def _missing(self, one: Scored) -> tuple[int, list[int], list[int]]:
         """What the lower layers haven't seen of this draft; notes the scratch row of every node."""
