@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from pages.ui import style
+from pages.ui.kit import style
 
 st.set_page_config(page_title="SpecLens", page_icon=style.LOGO, layout="wide", initial_sidebar_state="collapsed")
 st.logo(style.LOGO, size="large")

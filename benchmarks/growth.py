@@ -26,11 +26,11 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from core.engine import cycles
+from core.cache.slots import Scored, SlotTarget
+from core.decoding.engine import cycles
+from core.drafting.growers import Draft
 from core.grammar import parse_drafter, parse_shape
 from core.records import ROOT, Round
-from core.slots import Scored, SlotTarget
-from core.trees import Draft
 from core.types import Request, Sampling, Stops
 
 CLOCK = time.thread_time

@@ -38,7 +38,7 @@ from benchmarks.remote import RemoteViewer
 from benchmarks.viewers import Viewers
 from storage.queries import Runs
 from storage.store import Store
-from tests.browser.running_app import RunningApp, open_browser, running_app
+from tests.helpers.running_app import RunningApp, open_browser, running_app
 
 PAINT_P95_S = 0.7
 """95 % of rounds are to be seen within this many seconds of their end, by one viewer."""

@@ -1,4 +1,4 @@
-"""The engine with a tap, for ``benchmarks.live``: ``core.engine.cycles``, which notes on the Unix clock when each round
+"""The engine with a tap, for ``benchmarks.live``: ``engine.cycles``, which notes on the Unix clock when each round
 ended, before anybody else hears of it, and begins only when it is told to.
 
 It runs in the worker, put there by ``SPECLENS_ENGINE``. The n-th request of the process waits until the file ``go-n``
@@ -17,7 +17,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from core import engine
+from core.decoding import engine
 from core.records import Ended, Event, Round
 from core.types import Request
 
@@ -32,7 +32,7 @@ _numbers = itertools.count()
 def cycles(
     requests: Sequence[Request], pair: Any, *, should_stop: Callable[[], bool] = lambda: False
 ) -> Generator[tuple[Event, ...], None, None]:
-    """As :func:`core.engine.cycles`."""
+    """As :func:`core.decoding.engine.cycles`."""
     folder, number = Path(os.environ[FOLDER]), next(_numbers)
     while not (folder / f"go-{number}").exists() and not should_stop():
         time.sleep(POLL_S)

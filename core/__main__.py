@@ -85,7 +85,7 @@ def generate(
     save: Annotated[bool, typer.Option(help="Keep the run in the history (the app must be closed).")] = False,
 ) -> None:
     """Decode a prompt (or a batch) speculatively and show every round."""
-    from core.presets import default_drafter
+    from core.pairs.presets import default_drafter
 
     chosen = parse_drafter(drafter) if drafter else default_drafter(pair) or NoDrafter()
     if isinstance(chosen, NoDrafter) and shape is None:
@@ -119,7 +119,7 @@ def generate(
     }
     requests = _requests(prompt, batch, fields)
     spec = valid(PairSpec, name=pair, precision=precision, device=device)
-    from core.terminal import JsonLines, Terminal
+    from core.cli.terminal import JsonLines, Terminal
 
     decode(spec, requests, JsonLines() if as_json else Terminal(), save)
 
@@ -170,8 +170,8 @@ def decode(spec: PairSpec, requests: list[Request], show: Any, save: bool) -> No
     Exits with 1 when a request failed and with 130 after an interrupt, its rounds shown and stored. Raises
     StorageUnavailable when anything could not be stored.
     """
-    from core.degenerate import notices
-    from core.headless import run
+    from core.cli.decode import run
+    from core.rules.degenerate import notices
 
     for sentence in dict.fromkeys(text for request in requests for text in notices(request)):
         typer.echo(f"Note: {sentence}", err=True)
@@ -205,8 +205,8 @@ def rules(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per rule.")] = False,
 ) -> None:
     """Show what every rule accepts, redraws and emits for one pair of distributions, and its distance from p."""
-    from core.rule_table import parse_distribution, rule_rows
-    from core.terminal import rule_table
+    from core.cli.terminal import rule_table
+    from core.lab.rule_table import parse_distribution, rule_rows
 
     rows = rule_rows(parse_distribution(p, "p"), parse_distribution(q, "q"), [parse_rule(text) for text in rule or ()])
     if as_json:
@@ -219,7 +219,7 @@ def rules(
 @app.command()
 def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object per pair.")] = False) -> None:
     """List the pairs that are known here and what each still lacks."""
-    from core.presets import list_pairs
+    from core.pairs.presets import list_pairs
 
     for status in list_pairs():
         if as_json:

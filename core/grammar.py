@@ -22,8 +22,9 @@ from core.types import (
     ShapeSpec,
     SmallModelDrafter,
     TreeShape,
+    sentence,
+    valid,
 )
-from core.validation import sentence, valid
 
 __all__ = [
     "ALLOWED_HELP",

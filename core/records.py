@@ -1,7 +1,7 @@
 """What comes out of a run: frozen records of plain Python values. No torch here.
 
 An engine yields, per request, one :class:`Started`, then :class:`Round` s, then one :class:`Ended`. Counts and seconds
-are recorded; rates are derived in ``core/metrics.py`` alone (metrics.md).
+are recorded; rates are derived in ``core/results/metrics.py`` alone (metrics.md).
 """
 
 from __future__ import annotations

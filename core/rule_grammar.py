@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from core.errors import BadInput
-from core.rule_specs import (
+from core.types import (
     AdaptiveInterpolation,
     AllowedSet,
     Block,
@@ -17,12 +17,12 @@ from core.rule_specs import (
     MinPCeiling,
     OvershootCeiling,
     RuleSpec,
+    Spec,
     SpecCascade,
     Truncation,
     Typical,
+    valid,
 )
-from core.spec import Spec
-from core.validation import valid
 
 RULE_HELP = (
     "lossless, block, lenience:ELL (as lenience:0.4), cos_we:DRAFT_WEIGHT, cos_cd:MU, "

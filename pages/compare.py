@@ -6,29 +6,20 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core import traces
 from core.errors import SpecLensError
-from core.metrics import GLOSSARY
-from pages.ui import (
-    charts,
-    compare_charts,
-    compare_choice,
-    compare_counterparts,
-    compare_link,
-    compare_metrics,
-    compare_prompts,
-    compare_settings,
-    compare_sides,
-    compare_text,
-    compare_verdict,
-    numbers,
-    parts,
-)
-from pages.ui import services as root
-from pages.ui.compare_link import Link
-from pages.ui.compare_sides import Side
-from pages.ui.runs import Shown, find
-from pages.ui.services import Services
+from core.results import traces
+from core.results.metrics import GLOSSARY
+from pages.ui.compare import charts as compare_charts
+from pages.ui.compare import choice, metrics, prompts, settings, verdict
+from pages.ui.compare import text as compare_text
+from pages.ui.kit import charts, compare_link, numbers, parts
+from pages.ui.kit import services as root
+from pages.ui.kit import sides as compare_sides
+from pages.ui.kit.compare_link import Link
+from pages.ui.kit.runs import Shown, find
+from pages.ui.kit.services import Services
+from pages.ui.kit.sides import Side
+from pages.ui.rounds import counterparts
 from storage.filters import RunFilter
 
 TICK_S = 0.5
@@ -46,7 +37,7 @@ def page() -> None:
         runs = [run for run_id in link.runs if (run := find(app, run_id)) is not None]
         sides = compare_sides.sides(app, runs)
         link = compare_link.make([run.run_id for run in runs], link.base, _missing(link, runs), link.left_out)
-        compare_choice.draw(app, link, sides)
+        choice.draw(app, link, sides)
         _refused(link)
         _compare(app, link, sides)
     except SpecLensError as error:
@@ -84,7 +75,7 @@ def _compare(app: Services, link: Link, sides: Sequence[Side]) -> None:
     if len(ended) >= 2:
         base = next((place for place, side in enumerate(ended) if side.run.run_id == link.base), 0)
         _side_by_side(app, ended, base)
-        compare_counterparts.section(app, _speculative(ended, base), tuple(link.runs))
+        counterparts.section(app, _speculative(ended, base), tuple(link.runs))
     elif len(sides) == 1:
         _one(app, sides[0])
 
@@ -101,11 +92,11 @@ def _one(app: Services, side: Side) -> None:
     if side.run.active or side.run.summary is None:
         return
     st.html(parts.empty("One run chosen", "Add another run above, or take one of the counterparts below."))
-    compare_counterparts.section(app, side.run)
+    counterparts.section(app, side.run)
     with parts.headline("counterpart_itself"):
         st.html('<p class="sl-reason">The run beside itself: every section, with nothing changed.</p>')
         if st.button("Itself", icon=":material/content_copy:", key="compare_itself"):
-            compare_choice.put([side.run.run_id] * 2, side.run.run_id)
+            choice.put([side.run.run_id] * 2, side.run.run_id)
             st.rerun()
 
 
@@ -131,18 +122,18 @@ def _speculative(sides: Sequence[Side], base: int) -> Shown:
 
 
 def _side_by_side(app: Services, sides: Sequence[Side], base: int) -> None:
-    compare_verdict.draw(sides, base)
-    compare_settings.draw(sides, base)
-    compare_metrics.draw(app, sides, base)
+    verdict.draw(sides, base)
+    settings.draw(sides, base)
+    metrics.draw(app, sides, base)
     _charts(app, sides)
     compare_text.draw(app, sides, base)
-    compare_prompts.draw(sides, base)
+    prompts.draw(sides, base)
 
 
 def _charts(app: Services, sides: Sequence[Side]) -> None:
     drawn = [(side, side.run.summary) for side in sides if side.run.summary is not None]
     emitted = [(side, compare_sides.bursts(app, side.run)) for side in sides]
-    parallel = compare_charts.parallel(drawn, compare_metrics.speed_ups(app, sides))
+    parallel = compare_charts.parallel(drawn, metrics.speed_ups(app, sides))
     if parallel is not None:
         _chart("Metrics at a glance", "each axis from worst to best of these runs", parallel, "parallel",
                "One line a run over the metrics, the better end up.")  # fmt: skip

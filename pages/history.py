@@ -5,10 +5,13 @@ from __future__ import annotations
 import streamlit as st
 
 from core.errors import SpecLensError
-from pages.ui import history_list, labelling, numbers, parts, replay, run_view
-from pages.ui import services as root
-from pages.ui.runs import Shown, find, valid_id
-from pages.ui.services import Services
+from pages.ui.history import labelling, replay
+from pages.ui.history import list as history_list
+from pages.ui.kit import numbers, parts
+from pages.ui.kit import services as root
+from pages.ui.kit.runs import Shown, find, valid_id
+from pages.ui.kit.services import Services
+from pages.ui.rounds import run_view
 from storage.labels import Labels
 
 TICK_S = 1.0

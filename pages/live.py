@@ -6,10 +6,12 @@ import streamlit as st
 
 from core.errors import SpecLensError
 from core.types import RunSpec
-from pages.ui import controls, forms, parts, race_form, race_view, run_view
-from pages.ui.form_values import values_of
-from pages.ui.runs import Shown, find, valid_id
-from pages.ui.services import Services, services
+from pages.ui.kit import parts
+from pages.ui.kit.runs import Shown, find, valid_id
+from pages.ui.kit.services import Services, services
+from pages.ui.live import controls, forms, race_form, race_view
+from pages.ui.live.form_values import values_of
+from pages.ui.rounds import run_view
 
 TICK_S = 0.5
 """How often the page draws while something runs. The run itself does not depend on anyone looking."""

@@ -8,16 +8,17 @@ from typing import Any
 
 import streamlit as st
 
-from core import memory
 from core.errors import SpecLensError
-from core.inventory import KnownPair
-from core.jobs import JobView
+from core.jobs.jobs import JobView
+from core.pairs import memory
+from core.pairs.inventory import KnownPair
 from core.records import TERMINAL
 from core.types import Device, Precision
-from pages.ui import check_view, pair_facts, parts
-from pages.ui import services as root
-from pages.ui.models_scene import Scene, scene
-from pages.ui.services import Services
+from pages.ui.kit import parts
+from pages.ui.kit import services as root
+from pages.ui.kit.services import Services
+from pages.ui.models import check_view, pair_facts
+from pages.ui.models.scene import Scene, scene
 
 TICK_S, IDLE_S = 0.5, 5.0
 """How often the pairs are drawn, in seconds: while something is loaded or checked, and else."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import streamlit as st
 
 from core.errors import SpecLensError
-from pages.ui import lab_all, lab_article, lab_drawn, lab_input, lab_one, lab_paper, parts
-from pages.ui import services as root
+from pages.ui.kit import parts
+from pages.ui.kit import services as root
+from pages.ui.lab import all, article, drawn, input, one, paper
 
 TABS = {
-    "all": ("All rules", lab_all.draw),
-    "one": ("One rule", lab_one.draw),
-    "drawn": ("By drawing", lab_drawn.draw),
-    "paper": ("Paper's figures", lab_paper.draw),
-    "article": ("Article's examples", lab_article.draw),
+    "all": ("All rules", all.draw),
+    "one": ("One rule", one.draw),
+    "drawn": ("By drawing", drawn.draw),
+    "paper": ("Paper's figures", paper.draw),
+    "article": ("Article's examples", article.draw),
 }
 TAB, FIRST = "lab_tab", "lab_first_tab"
 """The open tab, and the one that the page began with: another default would make another widget of them."""
@@ -21,7 +22,7 @@ TAB, FIRST = "lab_tab", "lab_first_tab"
 
 def page() -> None:
     """The vocabulary, then one tab at a time."""
-    pair = lab_input.draw(root.services())
+    pair = input.draw(root.services())
     if pair is None:
         return
     labels = [label for label, _ in TABS.values()]

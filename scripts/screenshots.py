@@ -16,7 +16,7 @@ from playwright.sync_api import Browser, Page, expect
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.browser.running_app import REPO, open_browser, running_app
+from tests.helpers.running_app import REPO, open_browser, running_app
 
 SLOW_MS = 600_000
 WIDTHS, THEMES = (1280, 820), ("light", "dark")

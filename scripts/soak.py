@@ -32,12 +32,12 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from core.grammar import parse_drafter, parse_rule, parse_shape
-from core.jobs import Jobs
+from core.jobs.jobs import Jobs
 from core.records import TERMINAL
 from core.types import NoDrafter, NoShape, PairSpec, Request, RunSpec, Sampling, Stops
-from pages.ui import tokens, trees
-from pages.ui.runs import find, rounds
-from pages.ui.services import Services, open_services, worker_command
+from pages.ui.kit.runs import find, rounds
+from pages.ui.kit.services import Services, open_services, worker_command
+from pages.ui.rounds import tokens, trees
 from storage.dictionary import TABLES
 from storage.filters import RunFilter
 from storage.queries import Runs
@@ -256,7 +256,7 @@ def main(
 ) -> None:
     """Drives the app's services for some minutes and says whether memory stayed flat."""
     if fake:
-        os.environ["SPECLENS_LOADER"] = "tests.fakes:load_pair"
+        os.environ["SPECLENS_LOADER"] = "tests.helpers.fakes:load_pair"
     with tempfile.TemporaryDirectory(prefix="speclens-soak-") as name:
         app = open_services(Path(name), worker_command())
         assert app.runs is not None, app.trouble()

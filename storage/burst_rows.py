@@ -6,7 +6,7 @@ import json
 
 from sqlalchemy import Connection, select
 
-from core.traces import Burst
+from core.results.traces import Burst
 from storage.schema import rounds
 from storage.values import required
 

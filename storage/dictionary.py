@@ -1,4 +1,4 @@
-"""What every exported column is: its kind, unit and definition. Metrics are defined in ``core/metrics.py`` alone."""
+"""What every exported column is: its kind, unit and definition. Metrics are defined in ``core/results`` alone."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Literal
 
 from sqlalchemy import BigInteger, Boolean, DateTime, Double, Table
 
-from core.metrics import GLOSSARY
 from core.records import Fingerprint
+from core.results.metrics import GLOSSARY
 from storage.cells import Kind, inert, line, quoted
 from storage.schema import candidates, rounds, runs
 

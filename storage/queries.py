@@ -10,9 +10,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, select
 
 from core.errors import BadInput
-from core.matching import matched
 from core.records import Fingerprint, Round, RunStatus, Summary
-from core.traces import Burst
+from core.results.matching import matched
+from core.results.traces import Burst
 from core.types import RunSpec
 from storage.burst_rows import read_bursts
 from storage.filters import RunFilter
@@ -143,7 +143,7 @@ class Runs:
             return read_rounds(connection, text(run_id), start, limit)
 
     def plain_for(self, fingerprint: Fingerprint, session: str) -> StoredRun | None:
-        """The session's latest done plain run that ``fingerprint`` is matched with (``core.matching``), or None."""
+        """The session's latest done plain run that ``fingerprint`` is matched with (``results.matching``), or None."""
         like = (
             select(runs.c.run_id)
             .join(fingerprints, fingerprints.c.run_id == runs.c.run_id)

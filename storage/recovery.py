@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, select, update
 
-from core.metrics import summarise
 from core.records import Ended, Round, Started, Summary
+from core.results.metrics import summarise
 from storage.database import Database
 from storage.round_rows import read_rounds
 from storage.run_rows import ended_row, fingerprint_from

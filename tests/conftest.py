@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from core.engine_process import ProcessExecutor
-    from core.jobs import Jobs
-    from core.models import Pair
-    from tests.fakes_worker import Gate
-    from tests.queueing import ListSink
+    from core.jobs.jobs import Jobs
+    from core.jobs.process_executor import ProcessExecutor
+    from core.models.load import Pair
+    from tests.helpers.fakes_worker import Gate
+    from tests.helpers.queueing import ListSink
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def embedded_pair() -> Pair:
     """The embedded model in float32 on the CPU, converted into the cache folder if it isn't yet; loaded once."""
-    from core.models import load_pair  # here and below: torch takes seconds to import, and most tests need none
+    from core.models.load import load_pair  # here and below: torch takes seconds to import, and most tests need none
     from core.types import PairSpec
 
     return load_pair(PairSpec(name="embedded", precision="float32", device="cpu"))
@@ -41,9 +41,9 @@ def embedded_pair() -> Pair:
 @pytest.fixture(scope="session")
 def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
     """A tiny random Llama (2 layers, 300 ids, byte-level tokenizer) in float32 on the CPU; no draft model."""
-    from core.models import load_pair
+    from core.models.load import load_pair
     from core.types import PairSpec
-    from tests.tiny import save_tiny_model
+    from tests.helpers.tiny import save_tiny_model
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPECLENS_CACHE", str(tmp_path_factory.mktemp("cache")))
@@ -53,7 +53,7 @@ def tiny_pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 @pytest.fixture
 def sink() -> ListSink:
-    from tests.queueing import ListSink
+    from tests.helpers.queueing import ListSink
 
     return ListSink()
 
@@ -61,9 +61,9 @@ def sink() -> ListSink:
 @pytest.fixture
 def executor() -> ProcessExecutor:
     """The engine process with the fake engine, which is never killed for being slow."""
-    from core.engine_process import ProcessExecutor
-    from tests.fakes_worker import COMMAND
-    from tests.queueing import NEVER_S
+    from core.jobs.process_executor import ProcessExecutor
+    from tests.helpers.fakes_worker import COMMAND
+    from tests.helpers.queueing import NEVER_S
 
     return ProcessExecutor(COMMAND, cancel_timeout_s=NEVER_S)
 
@@ -71,7 +71,7 @@ def executor() -> ProcessExecutor:
 @pytest.fixture
 def jobs(sink: ListSink, executor: ProcessExecutor) -> Iterator[Jobs]:
     """A queue in front of it."""
-    from core.jobs import Jobs
+    from core.jobs.jobs import Jobs
 
     jobs = Jobs(sink, "session", executor=executor)
     yield jobs
@@ -81,7 +81,7 @@ def jobs(sink: ListSink, executor: ProcessExecutor) -> Iterator[Jobs]:
 @pytest.fixture
 def gates(tmp_path: Path) -> Iterator[Callable[[], Gate]]:
     """Makes gates at which rounds wait."""
-    from tests.fakes_worker import Gate
+    from tests.helpers.fakes_worker import Gate
 
     made: list[Gate] = []
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from core.metrics import violations
+from core.results.metrics import violations
 from storage.queries import Runs
 from storage.store import Store
 
@@ -20,7 +20,7 @@ APP = """
 import sys, time
 from pathlib import Path
 from core.types import ChainShape, PairSpec, Request, RunSpec, SmallModelDrafter, Stops
-from pages.ui.services import open_services, worker_command
+from pages.ui.kit.services import open_services, worker_command
 
 app = open_services(Path(sys.argv[1]), worker_command())
 stops = Stops(max_new_tokens=9000)
@@ -34,7 +34,7 @@ time.sleep(600)
 
 
 def test_a_killed_app_leaves_the_run_interrupted_with_its_whole_rounds_and_no_engine_behind(tmp_path):
-    environment = os.environ | {"SPECLENS_LOADER": "tests.fakes:load_pair", "SPECLENS_FAKE_DELAY": "0.02"}
+    environment = os.environ | {"SPECLENS_LOADER": "tests.helpers.fakes:load_pair", "SPECLENS_FAKE_DELAY": "0.02"}
     with subprocess.Popen(
         [sys.executable, "-c", APP, str(tmp_path)],
         cwd=ROOT,

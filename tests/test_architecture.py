@@ -18,12 +18,12 @@ STORAGE_MAY_USE = {
     "core.types",
     "core.records",
     "core.errors",
-    "core.sink",
+    "core.jobs.sink",
     "core.grammar",
-    "core.metrics",
-    "core.glossary",
-    "core.matching",
-    "core.traces",
+    "core.results.metrics",
+    "core.results.glossary",
+    "core.results.matching",
+    "core.results.traces",
 }
 HEAVY = ("torch", "transformers", "tokenizers", "safetensors")
 
@@ -57,7 +57,7 @@ def statements(tree: ast.Module, *, lazy: bool) -> Iterator[ast.Import | ast.Imp
 
 
 def named(statement: ast.Import | ast.ImportFrom) -> Iterator[str]:
-    """Modules that a statement imports; ``from core import models`` names core.models."""
+    """Modules that a statement imports; ``from core import models`` names core.models.load."""
     if isinstance(statement, ast.Import):
         yield from (alias.name for alias in statement.names)
         return
@@ -131,26 +131,26 @@ def test_opening_a_page_loads_no_tensor_library(name):
 
 def test_only_the_composition_root_of_the_pages_makes_stores_and_jobs():
     for name in of("pages", "app"):
-        made = imports(name) & {"storage.store", "core.engine_process", "core.executors"}
-        assert made == set() or name == "pages.ui.services", name
+        made = imports(name) & {"storage.store", "core.jobs.process_executor", "core.jobs.executors"}
+        assert made == set() or name == "pages.ui.kit.services", name
 
 
 # -- inside core ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["core.types", "core.records", "core.errors", "core.sink", "core.grammar"])
+@pytest.mark.parametrize("name", ["core.types", "core.records", "core.errors", "core.jobs.sink", "core.grammar"])
 def test_what_everyone_imports_loads_no_tensor_library(name):
     assert roots(reaches(name)) & {*HEAVY, "numpy", "pandas"} == set()
 
 
 DIRECTION = (
     {"core.types", "core.records", "core.errors"},
-    {"core.distributions", "core.rules", "core.trees", "core.siblings"},
-    {"core.verify"},
-    {"core.lane"},
-    {"core.engine"},
-    {"core.headless", "core.runner", "core.worker"},
-    {"core.jobs"},
+    {"core.sampling.distributions", "core.rules.table", "core.drafting.growers", "core.decoding.siblings"},
+    {"core.decoding.verify"},
+    {"core.decoding.request_state"},
+    {"core.decoding.engine"},
+    {"core.cli.decode", "core.worker.runner", "core.worker"},
+    {"core.jobs.jobs"},
     {"core.__main__"},
 )
 """design.md: types ← distributions, rules, trees ← verify ← engine ← worker ← jobs."""
@@ -165,18 +165,33 @@ def test_imports_inside_core_go_from_jobs_to_types_and_never_back(level):
 
 
 def test_verification_is_handed_its_drafters_caches_and_models():
-    handed = {"core.kv", "core.slots", "core.models", *(name for name in of("core") if "drafters" in name)}
-    for name in ("core.verify", "core.rules", "core.siblings", "core.trees", "core.distributions"):
+    handed = {
+        "core.cache.kv",
+        "core.cache.slots",
+        "core.models.load",
+        *(name for name in of("core") if "drafters" in name),
+    }
+    for name in (
+        "core.decoding.verify",
+        "core.rules.table",
+        "core.decoding.siblings",
+        "core.drafting.growers",
+        "core.sampling.distributions",
+    ):
         assert reaches(name) & handed == set(), name
 
 
-@pytest.mark.parametrize("name", ["core.engine", "core.lane", "core.assembly"])
+@pytest.mark.parametrize("name", ["core.decoding.engine", "core.decoding.request_state", "core.decoding.assembly"])
 def test_the_engine_is_handed_its_models(name):
-    assert reaches(name) & {"core.models", "core.text", "core.embedded", "core.presets", "core.folders"} == set()
+    assert (
+        reaches(name)
+        & {"core.models.load", "core.models.text", "core.pairs.embedded", "core.pairs.presets", "core.pairs.folders"}
+        == set()
+    )
 
 
 def test_nothing_but_the_slots_knows_how_a_cache_keeps_its_rows():
-    assert {name for name in of("core") if "core.kv" in imports(name)} == {"core.slots"}
+    assert {name for name in of("core") if "core.cache.kv" in imports(name)} == {"core.cache.slots"}
 
 
 def test_models_of_the_library_are_loaded_in_one_place():
@@ -190,8 +205,8 @@ def test_models_of_the_library_are_loaded_in_one_place():
             for alias in statement.names
         )
     }
-    assert users <= {"core.models", "core.embedded"}
-    assert "core.models" in users
+    assert users <= {"core.models.load", "core.pairs.embedded"}
+    assert "core.models.load" in users
 
 
 def test_no_module_imports_itself_in_a_circle():
@@ -238,5 +253,5 @@ def test_the_parser_sees_lazy_imports_and_leaves_out_those_for_type_checkers():
 
 def test_known_imports_are_seen():
     assert "core.types" in imports("core.grammar")
-    assert "torch" in reaches("core.engine")
-    assert "core.types" in reaches("core.jobs")
+    assert "torch" in reaches("core.decoding.engine")
+    assert "core.types" in reaches("core.jobs.jobs")

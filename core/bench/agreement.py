@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from core.errors import EngineFault
-from core.packing import original_linears
+from core.models.packing import original_linears
 
 if TYPE_CHECKING:
-    from core.models import Pair
+    from core.models.load import Pair
 
 MARGIN = 1e-3
 """Logits closer than this may be told apart either way by float noise of another order of additions."""

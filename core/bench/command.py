@@ -34,8 +34,7 @@ def bench(
     """Measure this engine's speed beside other engines, interleaved, and check that all give the same tokens."""
     from core.bench.prompts import prompts as look_up
     from core.bench.settings import grid
-    from core.types import PairSpec
-    from core.validation import valid
+    from core.types import PairSpec, valid
 
     peers = () if against.strip() == "none" else _names(against, "--against")
     for name in peers:
@@ -58,7 +57,7 @@ def bench(
     from core.bench.run import Plan
     from core.bench.run import bench as measured
     from core.bench.table import show
-    from core.models import load_pair
+    from core.models.load import load_pair
 
     loaded = load_pair(spec, lambda message, share: typer.echo(f"{share:4.0%} {message}", err=True))
     plan = Plan(*chosen, exit_layers, peers, prompts, count, tokens, runs)

@@ -16,11 +16,11 @@ from core.bench.contender import Answer, Job
 from core.bench.settings import Setting
 from core.bench.transformers_peer import quiet_library, until_end
 from core.errors import PeerUnavailable
-from core.packing import original_linears
+from core.models.packing import original_linears
 from core.types import PromptLookupDrafter
 
 if TYPE_CHECKING:
-    from core.models import Pair
+    from core.models.load import Pair
 
 NAME = "flashspec"
 

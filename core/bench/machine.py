@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 
 if TYPE_CHECKING:
-    from core.models import Pair
+    from core.models.load import Pair
 
 LIBRARIES = ("torch", "transformers", "flashspec")
 CPU_INFO = Path("/proc/cpuinfo")

@@ -13,7 +13,7 @@ from core.bench.contender import Answer, Contender, Job
 from core.bench.peak import Peak
 from core.bench.settings import Setting
 from core.errors import SpecLensError
-from core.sources import first_line
+from core.models.sources import first_line
 
 
 @dataclass(frozen=True, slots=True)

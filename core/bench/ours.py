@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from core.bench.contender import Answer, Job
 from core.bench.settings import Setting
-from core.engine import generate
+from core.cache.forwards import Forwards, collected
+from core.decoding.engine import generate
 from core.errors import EngineFault
-from core.forwards import Forwards, collected
 from core.records import Ended, Round, Started
 
 if TYPE_CHECKING:
-    from core.models import Pair
+    from core.models.load import Pair
 
 
 class Ours:

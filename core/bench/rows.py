@@ -9,7 +9,7 @@ from typing import Any
 
 from core.bench.measuring import Series
 from core.grammar import format_drafter
-from core.metrics import ratio
+from core.results.metrics import ratio
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from core.bench.prompts import Prompt, prompts
 from core.bench.rows import Row, rows
 from core.bench.settings import Setting, grid
 from core.bench.transformers_peer import NAME, SAME_LINEARS, TransformersPeer
+from core.decoding.timing import device_clock
 from core.errors import BadInput
-from core.timing import device_clock
 
 
 @dataclass(frozen=True, slots=True)

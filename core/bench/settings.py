@@ -18,8 +18,8 @@ from core.types import (
     Request,
     Sampling,
     Stops,
+    valid,
 )
-from core.validation import valid
 
 DRAFTERS = ("plain", "prompt_lookup", "early_exit")
 PLAIN = NoDrafter()

@@ -14,11 +14,11 @@ from core.bench.contender import Answer, Job
 from core.bench.passes import Pass, passes
 from core.bench.settings import Setting
 from core.errors import EngineFault
-from core.packing import original_linears
+from core.models.packing import original_linears
 from core.types import EarlyExitDrafter, PromptLookupDrafter
 
 if TYPE_CHECKING:
-    from core.models import Pair
+    from core.models.load import Pair
 
 NAME = "transformers"
 SAME_LINEARS = "transformers on our linears"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
-from tests.browser.running_app import RunningApp, open_browser, running_app
+from tests.helpers.running_app import RunningApp, open_browser, running_app
 
 expect.set_options(timeout=60_000)
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import View
-from tests.browser.running_app import RunningApp, running_app
+from tests.helpers.running_app import RunningApp, running_app
 
 
 def ask(page: Page, prompt: str, tokens: int | None = None) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import View
-from tests.browser.running_app import RunningApp, running_app
 from tests.browser.test_app import ask, status
+from tests.helpers.running_app import RunningApp, running_app
 
 
 def compared(page: Page) -> None:

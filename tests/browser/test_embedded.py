@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import View
-from tests.browser.running_app import running_app
+from tests.helpers.running_app import running_app
 
 pytestmark = pytest.mark.model
 

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import View
-from tests.browser.running_app import RunningApp
 from tests.browser.test_app import ask, status
+from tests.helpers.running_app import RunningApp
 
 ROWS = """() => {
   const list = document.querySelector('[class*="st-key-roundlist"]');

@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import View
-from tests.browser.running_app import RunningApp
-from tests.tiny import byte_fallback_tokenizer, save_tiny_model
+from tests.helpers.running_app import RunningApp
+from tests.helpers.tiny import byte_fallback_tokenizer, save_tiny_model
 
 
 def models(view: View, app: RunningApp, width: int = 1280, theme: str = "light") -> Page:

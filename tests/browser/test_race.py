@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import View
-from tests.browser.running_app import RunningApp
 from tests.browser.test_app import status
+from tests.helpers.running_app import RunningApp
 
 
 def ready(page: Page) -> None:

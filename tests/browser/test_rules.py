@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import View
-from tests.browser.running_app import RunningApp
+from tests.helpers.running_app import RunningApp
 
 
 def lab(view: View, app: RunningApp, width: int = 1280, theme: str = "light", query: str = "") -> Page:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from core.__main__ import main
-from tests.tiny import save_tiny_model
+from tests.helpers.tiny import save_tiny_model
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from core.presets import PRESETS
+from core.pairs.presets import PRESETS
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from core.grammar import format_rule, parse_rule
-from core.rule_table import TABLE
-from tests.test_rules import VECTORS
+from core.lab.rule_table import TABLE
+from tests.core.rules.test_rules import VECTORS
 
 SEED_PAIR = ("--p", ".5,.3,.2", "--q", ".6,.1,.3")
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.ui import services as root
-from pages.ui.services import Services
+from pages.ui.kit import services as root
+from pages.ui.kit.services import Services
 from storage.store import Store
-from tests.pages import fakes
+from tests.helpers import fake_app
 
 REPO = Path(__file__).resolve().parents[2]
 FRAME = """
@@ -46,7 +46,7 @@ def open_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Open]:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     """An empty store."""
-    opened = fakes.open_store(tmp_path)
+    opened = fake_app.open_store(tmp_path)
     yield opened
     opened.close()
 

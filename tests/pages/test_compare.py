@@ -11,21 +11,21 @@ from typing import Any
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.counterparts import counterparts
-from core.fingerprint import drafting_text, sampling_text
 from core.grammar import format_rule, parse_drafter, parse_rule, parse_shape
-from core.matching import reference_sampling
-from core.metrics import summarise
 from core.records import Fingerprint, Round
+from core.results.counterparts import counterparts
+from core.results.fingerprint import drafting_text, sampling_text
+from core.results.matching import reference_sampling
+from core.results.metrics import summarise
 from core.types import Request, RunSpec, Sampling
-from pages.ui import compare_link
-from pages.ui.compare_metrics import cell, signed
-from pages.ui.compare_sides import MARKS, MOST, label, letters, sides
-from pages.ui.compare_table import Cell
-from pages.ui.services import Services
+from pages.ui.compare.metrics import cell, signed
+from pages.ui.kit import compare_link
+from pages.ui.kit.services import Services
+from pages.ui.kit.sides import MARKS, MOST, label, letters, sides
+from pages.ui.kit.table import Cell
 from storage.queries import Runs
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
 from tests.pages.test_tokens import Tags
 
@@ -58,10 +58,15 @@ def print_of(spec: RunSpec, **more: Any) -> Fingerprint:
 
 
 def keep(
-    store: Store, number: int, rounds: Sequence[Round], spec: RunSpec, session: str = fakes.SESSION, **fingerprint: Any
+    store: Store,
+    number: int,
+    rounds: Sequence[Round],
+    spec: RunSpec,
+    session: str = fake_app.SESSION,
+    **fingerprint: Any,
 ) -> str:
     """A done run in the store."""
-    at = fakes.NOON + timedelta(seconds=number)
+    at = fake_app.NOON + timedelta(seconds=number)
     started, ended = replace(sample.started(), fingerprint=print_of(spec, **fingerprint)), sample.ended(rounds)
     store.submitted(id_of(number), spec, session, at)
     store.started(id_of(number), started, at)
@@ -89,7 +94,7 @@ def charts(at: AppTest) -> dict[str, dict[str, Any]]:
 
 
 def test_without_a_choice_the_page_says_what_to_do(open_page: Open, store: Store) -> None:
-    at = clean(open_page("compare", fakes.stored_services(store)))
+    at = clean(open_page("compare", fake_app.stored_services(store)))
     assert "Nothing chosen yet" in html(at)
     assert "decode a prompt on Live first" in html(at)
 
@@ -97,7 +102,7 @@ def test_without_a_choice_the_page_says_what_to_do(open_page: Open, store: Store
 def test_runs_that_are_chosen_stand_in_the_address_and_the_first_is_the_baseline(open_page: Open, store: Store) -> None:
     keep(store, 1, PLAIN, asked("none", "none"))
     keep(store, 2, CHAIN, asked())
-    at = clean(open_page("compare", fakes.stored_services(store)))
+    at = clean(open_page("compare", fake_app.stored_services(store)))
     assert at.multiselect[0].options == [
         "prompt_lookup chain:4 · Copy this. · " + moment(2),
         "plain · Copy this. · " + moment(1),
@@ -114,14 +119,14 @@ def test_runs_that_are_chosen_stand_in_the_address_and_the_first_is_the_baseline
 
 
 def moment(number: int) -> str:
-    return (fakes.NOON + timedelta(seconds=number)).astimezone().strftime("%m-%d %H:%M:%S")
+    return (fake_app.NOON + timedelta(seconds=number)).astimezone().strftime("%m-%d %H:%M:%S")
 
 
 def test_a_link_brings_the_choice_back_and_what_is_not_there_is_said(open_page: Open, store: Store) -> None:
     keep(store, 1, PLAIN, asked("none", "none"))
     keep(store, 2, CHAIN, asked())
     runs = f"{link(1, 2)},{id_of(7)},<b>hello</b>"
-    at = clean(open_page("compare", fakes.stored_services(store), runs=runs, base=id_of(2)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=runs, base=id_of(2)))
     assert "The link names 2 runs that are not here" in html(at)
     assert "<b>hello" not in html(at)
     assert at.selectbox(key="compare_baseline").value == id_of(2)
@@ -147,7 +152,7 @@ def test_ten_runs_have_ten_marks_and_no_two_look_alike() -> None:
 
 def test_a_run_beside_itself_changes_nothing(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
-    at = clean(open_page("compare", fakes.stored_services(store), runs=id_of(1)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=id_of(1)))
     clean(at.button(key="compare_itself").click().run())
     assert at.query_params["runs"] == link(1, 1)
     body = html(at)
@@ -164,7 +169,7 @@ def test_a_run_beside_itself_changes_nothing(open_page: Open, store: Store) -> N
 def test_runs_that_differ_in_their_drafting_alone_are_matched(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
     keep(store, 2, CHAIN, asked(shape="s3_k2_d6"))
-    body = html(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2))))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert 'data-verdict="matched"' in body
     assert "Nothing but drafting differs from A" in body
     assert "deterministic chain" in body and "deterministic tree" in body
@@ -173,7 +178,7 @@ def test_runs_that_differ_in_their_drafting_alone_are_matched(open_page: Open, s
 def test_what_breaks_the_match_is_named_with_its_values(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
     keep(store, 2, CHAIN, asked(seed=5), precision="int8", versions={"torch": "3"})
-    body = html(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2))))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert 'data-verdict="differs"' in body
     assert "B differs from A in precision, torch version and seed." in body
     assert "seed <code>0</code> → <code>5</code>" in body
@@ -183,7 +188,7 @@ def test_what_breaks_the_match_is_named_with_its_values(open_page: Open, store: 
 def test_another_session_is_no_place_to_compare_seconds(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
     keep(store, 2, CHAIN, asked(shape="s3_k2_d6"), session="yesterday")
-    body = html(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2))))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert "<b>B:</b> Measured in another session of the app than A" in body
 
 
@@ -191,7 +196,7 @@ def test_a_lossy_run_beside_its_baseline_and_beside_another_law(open_page: Open,
     keep(store, 1, CHAIN, asked())
     keep(store, 2, CHAIN, asked(rule="lenience:0.4"))
     keep(store, 3, CHAIN, asked(rule="spec_cascade:0.5"))
-    body = html(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2, 3))))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2, 3))))
     assert "<b>A and B:</b> lenience:0.4 changes the law of the output." in body
     assert "<b>A and C:</b> The lossless run is not the matched baseline of spec_cascade:0.5" in body
 
@@ -202,13 +207,13 @@ def test_a_lossy_run_beside_its_baseline_and_beside_another_law(open_page: Open,
 def test_changes_are_signed_and_judged_in_words(open_page: Open, store: Store) -> None:
     keep(store, 1, PLAIN, asked("none", "none"))
     keep(store, 2, CHAIN, asked())
-    at = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2)))
     rows = {row.split('"')[0]: row.split("</tr>")[0] for row in html(at).split('data-row="')}
     assert "▲ +150.0 % better" in rows["tokens_per_second"] and 'class="sl-better"' in rows["tokens_per_second"]
     assert "<small>▲ +4</small>" in rows["drafted"]
     assert "2.50 ×" in rows["speed_up"]
     assert "<small>" not in rows["peak_memory_bytes"]
-    turned = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2), base=id_of(2)))
+    turned = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2), base=id_of(2)))
     rows = {row.split('"')[0]: row.split("</tr>")[0] for row in html(turned).split('data-row="')}
     assert "▼ −60.0 % worse" in rows["tokens_per_second"] and 'class="sl-worse"' in rows["tokens_per_second"]
 
@@ -216,15 +221,15 @@ def test_changes_are_signed_and_judged_in_words(open_page: Open, store: Store) -
 def test_a_speed_up_needs_a_matched_plain_run_of_the_same_session(open_page: Open, store: Store) -> None:
     keep(store, 1, PLAIN, asked("none", "none"), session="yesterday")
     keep(store, 2, CHAIN, asked())
-    body = html(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2))))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert 'data-row="speed_up"' not in body
     keep(store, 3, PLAIN, asked("none", "none"))
-    at = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2)))
     assert "2.50 ×" in html(at)  # measured against the one that is not among the chosen
 
 
 def test_a_change_is_written_in_the_unit_that_suits_it() -> None:
-    from core.comparison import changed
+    from core.results.comparison import changed
 
     def written(name: str, base: float, value: float) -> str:
         return signed(name, changed(name, [base, value], 0)[1])
@@ -239,7 +244,7 @@ def test_a_change_is_written_in_the_unit_that_suits_it() -> None:
 def test_only_settings_that_differ_are_shown_until_the_switch_is_turned(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
     keep(store, 2, CHAIN, asked(shape="chain:5"))
-    at = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2)))
     assert 'data-row="Shape"' in html(at) and 'data-row="Device"' not in html(at)
     clean(at.toggle(key="compare_only").set_value(False).run())
     assert 'data-row="Device"' in html(at) and 'data-row="Reference law"' in html(at)
@@ -251,7 +256,7 @@ def test_only_settings_that_differ_are_shown_until_the_switch_is_turned(open_pag
 def test_every_figure_shows_each_run_by_letter(open_page: Open, store: Store) -> None:
     keep(store, 1, PLAIN, asked("none", "none"))
     keep(store, 2, CHAIN, asked())
-    found = charts(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2))))
+    found = charts(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert set(found) == {"parallel", "stages_per_token", "acceptance", "over_time", "gaps"}
     names = ["A · plain", "B · prompt_lookup chain:4"]
     assert [trace["name"] for trace in found["over_time"]["data"]] == names
@@ -267,7 +272,7 @@ def test_every_figure_shows_each_run_by_letter(open_page: Open, store: Store) ->
 
 def test_plain_runs_alone_have_no_acceptance_to_draw(open_page: Open, store: Store) -> None:
     keep(store, 1, PLAIN, asked("none", "none"))
-    at = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 1)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 1)))
     assert "acceptance" not in charts(at)
     assert "Nothing was drafted" in html(at)
 
@@ -278,7 +283,7 @@ def test_plain_runs_alone_have_no_acceptance_to_draw(open_page: Open, store: Sto
 def test_the_first_difference_is_named_and_both_texts_are_marked(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
     keep(store, 2, OTHER, asked(shape="s3_k2_d6"))
-    body = html(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2))))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert 'data-shared="2"' in body
     assert "The first 2 tokens are equal; at token 3 A says <code>␣the</code> and B says <code>␣stop</code>." in body
     assert '<mark class="sl-gone"' in body
@@ -288,7 +293,7 @@ def test_the_first_difference_is_named_and_both_texts_are_marked(open_page: Open
 def test_greedy_texts_that_part_are_put_down_to_precision(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked(temperature=0.0))
     keep(store, 2, OTHER, asked(shape="chain:5", temperature=0.0))
-    body = html(clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2))))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert "Lossless holds for exact numbers." in body
     assert "The same seed does not mean" not in body
 
@@ -297,7 +302,7 @@ def test_the_text_of_any_run_can_be_set_against_the_baselines(open_page: Open, s
     keep(store, 1, CHAIN, asked())
     keep(store, 2, CHAIN, asked(shape="chain:5"))
     keep(store, 3, OTHER, asked(shape="chain:6"))
-    at = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2, 3)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2, 3)))
     assert "Identical: all 5 tokens are equal." in html(at)
     clean(at.segmented_control[0].set_value(2).run())
     assert 'data-shared="2"' in html(at)
@@ -307,7 +312,7 @@ def test_markup_in_prompt_and_output_stays_inert(open_page: Open, store: Store) 
     hostile = [sample.chain(["accepted", "rejected"], 0, text=sample.HOSTILE, last=sample.HOSTILE)]
     keep(store, 1, hostile, asked(prompt=sample.HOSTILE))
     keep(store, 2, [sample.chain(["accepted"], 0)], asked(prompt=sample.HOSTILE, shape="chain:5"))
-    at = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2)))
     tags = Tags(html(at))
     assert {"img", "script", "style"} & set(tags.names) == set()
     assert not {name for name in tags.attributes if name.startswith("on")}
@@ -324,7 +329,7 @@ def test_prompts_are_compared_each_with_its_own_baseline_and_filtered(open_page:
         keep(store, number, PLAIN, asked("none", "none", prompt=prompt))
     keep(store, 2, CHAIN, asked(prompt="First"))
     keep(store, 4, PLAIN, asked(prompt="Second"))
-    at = clean(open_page("compare", fakes.stored_services(store), runs=link(1, 2, 3, 4)))
+    at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2, 3, 4)))
     assert html(at).count("data-prompt=") == 2
     clean(at.number_input(key="compare_prompt_threshold").set_value(20).run())
     assert html(at).count("data-prompt=") == 1 and 'data-prompt="First"' in html(at)
@@ -340,7 +345,7 @@ def test_a_counterpart_of_this_session_is_compared_at_once(open_page: Open, stor
     keep(store, 1, CHAIN, spec)
     plain = counterparts(spec.request)[0]
     keep(store, 2, PLAIN, RunSpec(pair=spec.pair, request=plain.request))
-    services = fakes.stored_services(store)
+    services = fake_app.stored_services(store)
     at = clean(open_page("compare", services, runs=id_of(1)))
     assert "Measured already." in html(at) and plain.reason in html(at)
     clean(at.button(key="compare_plain").click().run())
@@ -351,7 +356,7 @@ def test_a_counterpart_of_this_session_is_compared_at_once(open_page: Open, stor
 def test_a_counterpart_that_is_missing_is_run_first_and_waited_for(open_page: Open, store: Store) -> None:
     spec = asked()
     keep(store, 1, CHAIN, spec)
-    services = fakes.stored_services(store)
+    services = fake_app.stored_services(store)
     at = clean(open_page("compare", services, runs=id_of(1)))
     assert "It is run first." in html(at)
     clean(at.button(key="compare_tree").click().run())
@@ -362,16 +367,16 @@ def test_a_counterpart_that_is_missing_is_run_first_and_waited_for(open_page: Op
 
 def test_the_comparison_waits_for_a_run_that_goes_on_and_can_stop_it(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
-    services = fakes.stored_services(store)
+    services = fake_app.stored_services(store)
     jobs = services.jobs
-    assert isinstance(jobs, fakes.FakeJobs)
-    jobs.put(fakes.queued(id_of(9), asked("none", "none")))
+    assert isinstance(jobs, fake_app.FakeJobs)
+    jobs.put(fake_app.queued(id_of(9), asked("none", "none")))
     at = clean(open_page("compare", services, runs=link(1, 9)))
     assert 'data-status="queued"' in html(at)
     assert "data-verdict" not in html(at)
     clean(at.button(key=f"stop_{id_of(9)}").click().run())
     assert jobs.cancelled == [id_of(9)]
-    over = fakes.over(PLAIN, asked("none", "none"), run_id=id_of(9))
+    over = fake_app.over(PLAIN, asked("none", "none"), run_id=id_of(9))
     started = replace(sample.started(), fingerprint=print_of(asked("none", "none")))
     jobs.put(replace(over, started=started), PLAIN)
     clean(at.run())
@@ -380,10 +385,10 @@ def test_the_comparison_waits_for_a_run_that_goes_on_and_can_stop_it(open_page: 
 
 def test_a_run_that_never_read_its_prompt_has_nothing_to_compare(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
-    services = fakes.stored_services(store)
+    services = fake_app.stored_services(store)
     jobs = services.jobs
-    assert isinstance(jobs, fakes.FakeJobs)
-    jobs.put(replace(fakes.queued(id_of(9), asked()), status="cancelled", position=0))
+    assert isinstance(jobs, fake_app.FakeJobs)
+    jobs.put(replace(fake_app.queued(id_of(9), asked()), status="cancelled", position=0))
     at = clean(open_page("compare", services, runs=link(1, 9)))
     assert "B has nothing to compare." in html(at)
 
@@ -391,7 +396,7 @@ def test_a_run_that_never_read_its_prompt_has_nothing_to_compare(open_page: Open
 def test_a_run_of_an_earlier_session_is_run_again_beside_its_counterpart(open_page: Open, store: Store) -> None:
     spec = asked()
     keep(store, 1, CHAIN, spec, session="yesterday")
-    services = fakes.stored_services(store)
+    services = fake_app.stored_services(store)
     at = clean(open_page("compare", services, runs=id_of(1)))
     assert "Both are run again" in html(at)
     clean(at.button(key="compare_plain").click().run())
@@ -405,7 +410,7 @@ def test_a_run_is_one_click_from_its_counterparts_wherever_it_is_shown(
 ) -> None:
     spec = asked(rule="lenience:0.4")
     keep(store, 1, CHAIN, spec)
-    services = fakes.stored_services(store)
+    services = fake_app.stored_services(store)
     at = clean(open_page(page, services, run=id_of(1)))
     wanted = counterparts(spec.request)
     assert [one.kind for one in wanted] == ["plain", "tree", "lossless"]
@@ -419,10 +424,10 @@ def test_a_run_is_one_click_from_its_counterparts_wherever_it_is_shown(
 def test_the_same_counterpart_on_its_way_is_not_asked_for_twice(open_page: Open, store: Store) -> None:
     spec = asked()
     keep(store, 1, CHAIN, spec)
-    services = fakes.stored_services(store)
+    services = fake_app.stored_services(store)
     jobs = services.jobs
-    assert isinstance(jobs, fakes.FakeJobs)
-    jobs.put(fakes.queued(id_of(9), RunSpec(pair=spec.pair, request=counterparts(spec.request)[0].request)))
+    assert isinstance(jobs, fake_app.FakeJobs)
+    jobs.put(fake_app.queued(id_of(9), RunSpec(pair=spec.pair, request=counterparts(spec.request)[0].request)))
     at = clean(open_page("compare", services, runs=id_of(1)))
     assert "On its way." in html(at)
     clean(at.button(key="compare_plain").click().run())
@@ -432,7 +437,7 @@ def test_the_same_counterpart_on_its_way_is_not_asked_for_twice(open_page: Open,
 
 def test_what_lossless_promises_is_said_where_a_lossless_run_is_shown(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
-    at = clean(open_page("history", fakes.stored_services(store), run=id_of(1)))
+    at = clean(open_page("history", fake_app.stored_services(store), run=id_of(1)))
     assert any("What lossless promises" in expander.label for expander in at.expander)
 
 
@@ -442,13 +447,16 @@ def test_what_lossless_promises_is_said_where_a_lossless_run_is_shown(open_page:
 def test_labels_and_letters() -> None:
     assert label(asked("none", "none")) == "plain"
     assert label(asked(rule="lenience:0.4")) == "prompt_lookup chain:4 lenience:0.4"
-    from pages.ui.runs import of_job
+    from pages.ui.kit.runs import of_job
 
-    three = sides(fakes.fake_services(fakes.FakeJobs()), [of_job(fakes.queued(), fakes.SESSION)] * 3)
+    three = sides(
+        fake_app.fake_services(fake_app.FakeJobs()),
+        [of_job(fake_app.queued(), fake_app.SESSION)] * 3,
+    )
     assert (letters(three[:1]), letters(three[:2]), letters(three)) == ("A", "A and B", "A, B and C")
 
 
 def submitted(services: Services) -> list[RunSpec]:
-    assert isinstance(services.jobs, fakes.FakeJobs)
+    assert isinstance(services.jobs, fake_app.FakeJobs)
     assert isinstance(services.runs, Runs)
     return services.jobs.submitted

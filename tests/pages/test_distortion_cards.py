@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from core.comparison import changes
+from core.results.comparison import changes
 from core.types import RunSpec
-from pages.ui import numbers, parts
-from tests.decoding import ask
-from tests.storage.records import summary
+from pages.ui.kit import numbers, parts
+from tests.helpers.decoding import ask
+from tests.helpers.records import summary
 
 MEASURED = replace(
     summary(),

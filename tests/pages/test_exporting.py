@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from pages.ui import exporting
-from pages.ui.services import Services
+from pages.ui.history import exporting
+from pages.ui.kit.services import Services
 from storage import exports as made
 from storage.exports import ExportView
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
 
 ROUNDS = [sample.chain(["accepted", "rejected"], i) for i in range(2)]
@@ -28,8 +28,8 @@ def app(store: Store) -> Services:
     """Thirty runs: more than a page of the table."""
     for number in range(30):
         spec = sample.spec(prompt=f"Prompt number {number}")
-        fakes.keep(store, f"{number:026d}", ROUNDS, spec, after_s=60.0 * number)
-    return fakes.stored_services(store)
+        fake_app.keep(store, f"{number:026d}", ROUNDS, spec, after_s=60.0 * number)
+    return fake_app.stored_services(store)
 
 
 def view(at: AppTest, app: Services) -> ExportView:

@@ -9,9 +9,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.errors import StorageUnavailable
-from pages.ui import tables
+from pages.ui.history import tables
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
 
 CHAIN = [sample.chain(["accepted", "rejected"], i) for i in range(40)]
@@ -42,18 +42,18 @@ def fill(store: Store, count: int) -> None:
     """``count`` runs of two rounds each."""
     for number in range(count):
         spec = sample.spec(prompt=f"Prompt number {number}")
-        fakes.keep(store, f"{number:026d}", CHAIN[: 1 + number % 3], spec, after_s=60.0 * number)
+        fake_app.keep(store, f"{number:026d}", CHAIN[: 1 + number % 3], spec, after_s=60.0 * number)
 
 
 def test_without_runs_the_page_says_where_they_come_from(open_page: Open, store: Store) -> None:
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     assert "No runs yet" in html(at)
     assert len(at.get("page_link")) == 1
 
 
 def test_runs_are_listed_newest_first_in_pages(open_page: Open, store: Store, table: dict[str, Any]) -> None:
     fill(store, 30)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     assert 'data-count="30"' in html(at)
     assert table["ids"] == [f"{number:026d}" for number in range(29, 4, -1)]
     assert (table["sort"], table["descending"]) == ("submitted_at", True)
@@ -65,7 +65,7 @@ def test_a_click_on_a_heading_sorts_every_run_and_a_second_one_turns_the_order(
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 3)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     table["click"] = tables.Clicked(sort="output_tokens")
     clean(at.run())
     assert (table["sort"], table["descending"]) == ("output_tokens", True)
@@ -86,7 +86,7 @@ def test_the_filter_narrows_list_and_count_and_can_be_cleared(
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 12)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     at.text_input(key="history_text").set_value("number 1").run()
     assert table["ids"] == [f"{n:026d}" for n in (11, 10, 1)]
     at.multiselect(key="history_status").set_value(["failed"]).run()
@@ -97,8 +97,8 @@ def test_the_filter_narrows_list_and_count_and_can_be_cleared(
 
 def test_dates_are_whole_days_of_this_machine(open_page: Open, store: Store, table: dict[str, Any]) -> None:
     fill(store, 2)
-    day = fakes.NOON.astimezone().date()
-    at = clean(open_page("history", fakes.stored_services(store)))
+    day = fake_app.NOON.astimezone().date()
+    at = clean(open_page("history", fake_app.stored_services(store)))
     at.date_input(key="history_since").set_value(day)
     at.date_input(key="history_until").set_value(day).run()
     assert len(table["ids"]) == 2
@@ -111,7 +111,7 @@ def test_a_click_on_a_run_opens_it_and_back_returns_to_the_list(
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 2)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     table["click"] = tables.Clicked(open=f"{1:026d}")
     clean(at.run())
     assert at.query_params["run"] == f"{1:026d}"
@@ -122,8 +122,8 @@ def test_a_click_on_a_run_opens_it_and_back_returns_to_the_list(
 
 
 def test_an_opened_run_shows_its_settings_numbers_and_rounds_from_the_store(open_page: Open, store: Store) -> None:
-    fakes.keep(store, sample.RUN_ID, CHAIN)
-    at = clean(open_page("history", fakes.stored_services(store), run=sample.RUN_ID))
+    fake_app.keep(store, sample.RUN_ID, CHAIN)
+    at = clean(open_page("history", fake_app.stored_services(store), run=sample.RUN_ID))
     drawn = html(at)
     assert "Rounds 0–29" in drawn
     assert "prompt_lookup" in drawn and "chain:4" in drawn
@@ -133,8 +133,8 @@ def test_an_opened_run_shows_its_settings_numbers_and_rounds_from_the_store(open
 
 
 def test_a_run_of_another_session_offers_no_button_to_measure_plain(open_page: Open, store: Store) -> None:
-    fakes.keep(store, sample.RUN_ID, CHAIN)
-    app = fakes.stored_services(store)
+    fake_app.keep(store, sample.RUN_ID, CHAIN)
+    app = fake_app.stored_services(store)
     app.session = "a-later-session"
     at = clean(open_page("history", app, run=sample.RUN_ID))
     assert "No matched plain run was measured" in html(at)
@@ -143,20 +143,20 @@ def test_a_run_of_another_session_offers_no_button_to_measure_plain(open_page: O
 
 @pytest.mark.parametrize("run_id", ["nonsense", "0" * 26, "<img src=x>"])
 def test_a_link_to_no_run_is_answered_with_a_sentence(open_page: Open, store: Store, run_id: str) -> None:
-    assert "No such run" in html(clean(open_page("history", fakes.stored_services(store), run=run_id)))
+    assert "No such run" in html(clean(open_page("history", fake_app.stored_services(store), run=run_id)))
 
 
 def test_hostile_prompts_and_output_stay_text(open_page: Open, store: Store) -> None:
     rounds = [sample.chain(["accepted"], 0, text=sample.HOSTILE)]
-    fakes.keep(store, sample.RUN_ID, rounds, sample.spec(prompt=sample.HOSTILE))
-    at = clean(open_page("history", fakes.stored_services(store), run=sample.RUN_ID))
+    fake_app.keep(store, sample.RUN_ID, rounds, sample.spec(prompt=sample.HOSTILE))
+    at = clean(open_page("history", fake_app.stored_services(store), run=sample.RUN_ID))
     assert "<script" not in html(at) and "<img" not in html(at)
     assert sample.HOSTILE.replace("\u202e", "") in at.code[-1].value.replace("\u202e", "")
 
 
 def test_a_database_that_cannot_be_opened_leaves_a_page_that_says_so(open_page: Open) -> None:
     why = "The database is open in another process: close that one."
-    at = clean(open_page("history", fakes.fake_services(fakes.FakeJobs(), None, why)))
+    at = clean(open_page("history", fake_app.fake_services(fake_app.FakeJobs(), None, why)))
     assert why in html(at)
     assert "History can&#x27;t be read" in html(at)
     assert at.button[0].label == "Open again"
@@ -165,7 +165,7 @@ def test_a_database_that_cannot_be_opened_leaves_a_page_that_says_so(open_page: 
 def test_a_store_that_fails_while_reading_is_a_sentence_with_a_next_step(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = fakes.stored_services(store)
+    app = fake_app.stored_services(store)
 
     def broken() -> None:
         raise StorageUnavailable("The disk is full: free some space.")
@@ -183,7 +183,7 @@ def test_search_filters_order_columns_and_shelf_stand_in_the_address_and_default
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 3)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     assert dict(at.query_params) == {}
     at.text_input(key="history_text").set_value("number")
     at.multiselect(key="history_status").set_value(["done", "failed"])
@@ -214,7 +214,7 @@ def test_search_filters_order_columns_and_shelf_stand_in_the_address_and_default
 def test_a_link_shows_what_it_was_copied_from(open_page: Open, store: Store, table: dict[str, Any]) -> None:
     fill(store, 12)
     link = {"q": "number 1", "sort": "output_tokens", "order": "up", "columns": "seed,prompt", "status": "done"}
-    at = clean(open_page("history", fakes.stored_services(store), **link))
+    at = clean(open_page("history", fake_app.stored_services(store), **link))
     assert sorted(table["ids"]) == [f"{n:026d}" for n in (1, 10, 11)]
     assert (table["sort"], table["descending"], table["columns"]) == ("output_tokens", False, ("seed", "prompt"))
     assert at.text_input(key="history_text").value == "number 1"
@@ -225,7 +225,7 @@ def test_another_address_in_the_same_window_is_followed_and_an_empty_one_is_the_
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 3)
-    at = clean(open_page("history", fakes.stored_services(store), q="number 2"))
+    at = clean(open_page("history", fake_app.stored_services(store), q="number 2"))
     assert table["ids"] == [f"{2:026d}"]
     at.query_params["q"] = "number 1"
     clean(at.run())
@@ -240,7 +240,7 @@ def test_the_filter_stays_when_the_page_is_left_and_comes_back_without_an_addres
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 3)
-    at = clean(open_page("history", fakes.stored_services(store), q="number 2"))
+    at = clean(open_page("history", fake_app.stored_services(store), q="number 2"))
     clean(at.switch_page("pages/compare.py").run())
     for name in list(at.query_params):
         del at.query_params[name]
@@ -255,7 +255,7 @@ def test_what_a_bad_link_asks_for_is_said_and_left_out(open_page: Open, store: S
         "status": "<b>broken</b>", "sort": "run_id; drop table runs", "order": "sideways", "since": "tomorrow",
         "until": "0001-01-01", "archived": "maybe", "columns": "seed,<img src=x>,nope", "q": "x\x00" + "y" * 10_000,
     }  # fmt: skip
-    at = clean(open_page("history", fakes.stored_services(store), **link))
+    at = clean(open_page("history", fake_app.stored_services(store), **link))
     said = html(at)
     assert "The link asks for what History does not have: a search of 10,002 characters, cut to its first 500" in said
     for piece in ("status “&lt;b&gt;broken&lt;/b&gt;”", "sort “run_id; drop table runs”", "order “sideways”",
@@ -270,7 +270,7 @@ def test_what_a_bad_link_asks_for_is_said_and_left_out(open_page: Open, store: S
 
 def test_values_that_no_run_has_stay_in_the_filter_and_find_nothing(open_page: Open, store: Store) -> None:
     fill(store, 2)
-    at = clean(open_page("history", fakes.stored_services(store), pair="gone+pair", tag="no such tag"))
+    at = clean(open_page("history", fake_app.stored_services(store), pair="gone+pair", tag="no such tag"))
     assert "No run matches" in html(at)
     assert at.multiselect(key="history_pair").value == ["gone+pair"]
     at.button(key="history_clear").click().run()
@@ -284,12 +284,12 @@ def test_a_selection_stays_with_its_runs_when_new_ones_move_the_rows(
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 26)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     table["click"] = tables.Clicked(selected=(f"{25:026d}", f"{1:026d}"))
     clean(at.run())
     assert table["selected"] == [f"{1:026d}", f"{25:026d}"]
     assert 'data-selected="2"' in html(at)
-    fakes.keep(store, f"{99:026d}", CHAIN[:1], sample.spec(), after_s=9999)
+    fake_app.keep(store, f"{99:026d}", CHAIN[:1], sample.spec(), after_s=9999)
     store.flush()
     at.button(key="history_refresh").click().run()
     assert table["ids"][0] == f"{99:026d}"
@@ -306,7 +306,7 @@ def test_a_selection_stays_with_its_runs_when_new_ones_move_the_rows(
 
 def test_the_selection_goes_to_compare_in_its_order(open_page: Open, store: Store, table: dict[str, Any]) -> None:
     fill(store, 3)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     table["click"] = tables.Clicked(selected=(f"{1:026d}", f"{0:026d}"))
     clean(at.run())
     clean(at.button(key="selection_compare").click().run())
@@ -318,7 +318,7 @@ def test_more_runs_than_compare_takes_can_be_selected_but_not_sent_there(
     open_page: Open, store: Store, table: dict[str, Any]
 ) -> None:
     fill(store, 12)
-    at = clean(open_page("history", fakes.stored_services(store)))
+    at = clean(open_page("history", fake_app.stored_services(store)))
     table["click"] = tables.Clicked(selected=(f"{1:026d}",))
     clean(at.run())
     assert not at.button(key="selection_compare").disabled
@@ -332,7 +332,7 @@ def test_more_runs_than_compare_takes_can_be_selected_but_not_sent_there(
 def test_the_list_asks_the_store_as_often_for_many_runs_as_for_few(
     open_page: Open, store: Store, table: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = fakes.stored_services(store)
+    app = fake_app.stored_services(store)
     read = store.database.read
     times = 0
 

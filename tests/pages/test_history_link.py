@@ -7,11 +7,11 @@ from datetime import date
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pages.ui import history_link
-from pages.ui.filters import run_filter
-from pages.ui.history_link import ARCHIVED, NAMES, USUAL, View
-from pages.ui.palette import STATUSES
-from pages.ui.tables import COLUMNS, DEFAULT, SORTS
+from pages.ui.history import link
+from pages.ui.history.filters import run_filter
+from pages.ui.history.link import ARCHIVED, NAMES, USUAL, View
+from pages.ui.history.tables import COLUMNS, DEFAULT, SORTS
+from pages.ui.kit.palette import STATUSES
 
 printable = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=40)
 several = st.lists(printable, unique=True, max_size=5).map(tuple)
@@ -35,19 +35,19 @@ views = st.builds(
 
 @given(views)
 def test_a_view_comes_back_from_its_link(view: View) -> None:
-    assert history_link.read(history_link.query(view)) == (view, [])
+    assert link.read(link.query(view)) == (view, [])
 
 
 def test_the_usual_view_has_no_parameters() -> None:
-    assert history_link.query(USUAL) == {}
-    assert history_link.read({}) == (USUAL, [])
+    assert link.query(USUAL) == {}
+    assert link.read({}) == (USUAL, [])
     assert USUAL.columns == DEFAULT
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.lists(st.text(max_size=60), max_size=4)))
 def test_whatever_a_link_holds_gives_a_view_that_can_be_shown_and_linked_again(asked: dict[str, list[str]]) -> None:
-    view, wrong = history_link.read(asked)
-    assert history_link.read(history_link.query(view)) == (view, [])
+    view, wrong = link.read(asked)
+    assert link.read(link.query(view)) == (view, [])
     assert view.sort in SORTS
     assert set(view.columns) <= set(COLUMNS)
     run_filter(view)
@@ -55,6 +55,6 @@ def test_whatever_a_link_holds_gives_a_view_that_can_be_shown_and_linked_again(a
 
 
 def test_more_values_than_a_filter_takes_are_cut_and_said() -> None:
-    view, wrong = history_link.read({"tag": [f"t{n}" for n in range(60)]})
+    view, wrong = link.read({"tag": [f"t{n}" for n in range(60)]})
     assert len(view.tag) == 50
     assert wrong == ["60 values of tag, of which the first 50 are kept"]

@@ -10,15 +10,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.grammar import parse_shape
-from core.matching import plain_counterpart
 from core.records import ROOT, Distortion, Round
-from pages.ui import coin, inspector, position_view, tree_drawing
-from pages.ui.tree_drawing import END, Mark, drawing
+from core.results.matching import plain_counterpart
+from pages.ui.rounds import coin, inspector, position_view, tree_drawing
+from pages.ui.rounds.tree_drawing import END, Mark, drawing
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
+from tests.helpers.fake_app import FakeJobs, NoRuns, fake_services
+from tests.helpers.sample_walk import walked
 from tests.pages.conftest import Open, html
-from tests.pages.fakes import FakeJobs, NoRuns, fake_services
-from tests.pages.sample_walk import walked
 
 
 def places(round_: Round, plain: bool = False) -> dict[int, tuple[int, int]]:
@@ -144,7 +144,7 @@ def test_markup_in_tokens_is_inert_in_the_table_and_the_coins() -> None:
 def opened(open_page: Open, rounds: list[Round], **session: Any) -> AppTest:
     """A finished run of these rounds on Live, with what a person chose."""
     jobs = FakeJobs()
-    jobs.put(fakes.over(rounds), rounds)
+    jobs.put(fake_app.over(rounds), rounds)
     at = open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID)
     for key, value in session.items():
         at.session_state[f"{key}_{sample.RUN_ID}"] = value
@@ -196,12 +196,12 @@ def test_a_choice_that_the_round_does_not_have_falls_back_to_its_last_token(open
 
 def test_a_running_run_keeps_the_inspector_closed_and_a_paused_one_follows_its_latest_round(open_page: Open) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.running(TREES), TREES)
+    jobs.put(fake_app.running(TREES), TREES)
     app = fake_services(jobs, NoRuns())
     at = open_page("live", app, run=sample.RUN_ID)
     assert not at.exception
     assert "data-round" not in html(at)
-    jobs.put(replace(fakes.running(TREES), paused=True), TREES)
+    jobs.put(replace(fake_app.running(TREES), paused=True), TREES)
     at = open_page("live", app, run=sample.RUN_ID)
     assert at.number_input(key=f"round_{sample.RUN_ID}").value == 5
     at.number_input(key=f"round_{sample.RUN_ID}").set_value(2).run()
@@ -214,7 +214,7 @@ def test_a_plain_run_is_inspected_as_well(open_page: Open) -> None:
     rounds = [sample.plain(i) for i in range(3)]
     spec = sample.spec()
     spec = spec.model_copy(update={"request": plain_counterpart(spec.request)})
-    jobs.put(fakes.over(rounds, spec), rounds)
+    jobs.put(fake_app.over(rounds, spec), rounds)
     at = open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID)
     assert not at.exception
     assert "no draft" in html(at)
@@ -222,8 +222,8 @@ def test_a_plain_run_is_inspected_as_well(open_page: Open) -> None:
 
 
 def test_a_stored_run_is_inspected_in_history_without_a_model(open_page: Open, store: Store) -> None:
-    fakes.keep(store, sample.RUN_ID, TREES)
-    at = open_page("history", fakes.stored_services(store), run=sample.RUN_ID)
+    fake_app.keep(store, sample.RUN_ID, TREES)
+    at = open_page("history", fake_app.stored_services(store), run=sample.RUN_ID)
     assert not at.exception
     at.number_input(key=f"round_{sample.RUN_ID}").set_value(3).run()
     assert not at.exception

@@ -9,12 +9,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.errors import StorageUnavailable
-from pages.ui import services as root
-from pages.ui.services import Services
+from pages.ui.kit import services as root
+from pages.ui.kit.services import Services
 from storage.labels import MOST_NAME, MOST_NOTE, MOST_TAG, MOST_TAGS, Labels
 from storage.queries import Runs
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
 
 ROUNDS = [sample.chain(["accepted", "rejected"], i) for i in range(3)]
@@ -27,8 +27,8 @@ Ask = Callable[..., AppTest]
 def app(store: Store) -> Iterator[Services]:
     """Two runs that ended."""
     for number in (1, 2):
-        fakes.keep(store, f"{number:026d}", ROUNDS, sample.spec(prompt=f"Prompt {number}"), after_s=number)
-    made = fakes.stored_services(store)
+        fake_app.keep(store, f"{number:026d}", ROUNDS, sample.spec(prompt=f"Prompt {number}"), after_s=number)
+    made = fake_app.stored_services(store)
     root.use(made)
     yield made
     root.use(None)
@@ -150,7 +150,7 @@ def test_a_deletion_names_what_goes_and_how_many_and_does_it_for_good(dialog: As
 def test_of_many_runs_the_question_names_some_and_counts_the_rest(dialog: Ask, store: Store) -> None:
     ids = [f"{number:026d}" for number in range(100, 112)]
     for place, run_id in enumerate(ids):
-        fakes.keep(store, run_id, ROUNDS[:1], sample.spec(), after_s=100 + place)
+        fake_app.keep(store, run_id, ROUNDS[:1], sample.spec(), after_s=100 + place)
     store.flush()
     drawn = html(dialog("delete", ids))
     assert 'data-delete="12"' in drawn
@@ -167,7 +167,7 @@ def test_cancel_deletes_nothing(dialog: Ask, app: Services) -> None:
 def test_a_run_that_still_runs_cannot_be_deleted_and_the_others_stay_with_it(
     dialog: Ask, app: Services, store: Store
 ) -> None:
-    store.submitted(f"{3:026d}", sample.spec(), "s", fakes.NOON)
+    store.submitted(f"{3:026d}", sample.spec(), "s", fake_app.NOON)
     store.flush()
     at = dialog("delete", [FIRST, f"{3:026d}"])
     assert "1 of them is still queued: stop what runs before deleting it." in html(at)
@@ -179,7 +179,7 @@ def test_a_run_that_still_runs_cannot_be_deleted_and_the_others_stay_with_it(
 def test_a_run_that_began_between_the_question_and_the_answer_is_kept_with_a_sentence(
     dialog: Ask, app: Services, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store.submitted(f"{3:026d}", sample.spec(), "s", fakes.NOON)
+    store.submitted(f"{3:026d}", sample.spec(), "s", fake_app.NOON)
     store.flush()
     monkeypatch.setattr(app.runs, "labels", lambda ids: {run_id: Labels("done") for run_id in ids})
     at = save(dialog("delete", [f"{3:026d}"]))
@@ -223,8 +223,8 @@ def test_a_deleted_run_is_gone_from_the_page_even_while_the_queue_remembers_it(
     open_page: Open, dialog: Ask, app: Services
 ) -> None:
     jobs = app.jobs
-    assert isinstance(jobs, fakes.FakeJobs)
-    jobs.put(fakes.over(ROUNDS, run_id=FIRST), ROUNDS)
+    assert isinstance(jobs, fake_app.FakeJobs)
+    jobs.put(fake_app.over(ROUNDS, run_id=FIRST), ROUNDS)
     assert "No such run" not in html(open_page("history", app, run=FIRST))
     save(dialog("delete", [FIRST]))
     assert "No such run" in html(open_page("history", app, run=FIRST))

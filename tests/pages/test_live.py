@@ -10,15 +10,15 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.grammar import parse_drafter, parse_rule, parse_shape
-from core.matching import plain_counterpart
-from core.metrics import GLOSSARY, summarise
+from core.results.matching import plain_counterpart
+from core.results.metrics import GLOSSARY, summarise
 from core.types import EarlyExitDrafter, NoDrafter, RunSpec, SpecCascade
-from pages.ui.candidate_form import EARLY_EXIT, LOSSY
+from pages.ui.live.candidate_form import EARLY_EXIT, LOSSY
 from storage.queries import StoredRun
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
+from tests.helpers.fake_app import FakeJobs, NoRuns, fake_services
 from tests.pages.conftest import Open, html
-from tests.pages.fakes import FakeJobs, NoRuns, fake_services
 
 ROUNDS = [sample.chain(["accepted", "accepted", "rejected", "unreached"], 0), sample.chain(("accepted",) * 4, 1)]
 
@@ -137,13 +137,13 @@ def test_an_example_fills_the_prompt_and_its_limits(open_page: Open) -> None:
 def test_queued_loading_and_running_tell_where_the_run_stands(open_page: Open) -> None:
     jobs = FakeJobs()
     app = fake_services(jobs, NoRuns())
-    jobs.put(fakes.queued(position=3))
+    jobs.put(fake_app.queued(position=3))
     assert "number 3 in the queue" in html(clean(open_page("live", app, run=sample.RUN_ID)))
-    jobs.put(fakes.loading("loading weights …", 0.25))
+    jobs.put(fake_app.loading("loading weights …", 0.25))
     drawn = html(clean(open_page("live", app, run=sample.RUN_ID)))
     assert "loading weights …" in drawn
     assert 'aria-valuenow="25"' in drawn
-    jobs.put(fakes.running(ROUNDS), ROUNDS)
+    jobs.put(fake_app.running(ROUNDS), ROUNDS)
     at = clean(open_page("live", app, run=sample.RUN_ID))
     assert "8 of at most 64 tokens" in html(at)
     assert not at.button(key="stop").disabled
@@ -151,7 +151,7 @@ def test_queued_loading_and_running_tell_where_the_run_stands(open_page: Open) -
 
 def test_stop_cancels_the_run_that_is_shown(open_page: Open) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.running(ROUNDS), ROUNDS)
+    jobs.put(fake_app.running(ROUNDS), ROUNDS)
     at = open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID)
     clean(at.button(key="stop").click().run())
     assert jobs.cancelled == [sample.RUN_ID]
@@ -161,16 +161,16 @@ def test_a_failed_and_a_cancelled_run_say_so_and_keep_their_rounds(open_page: Op
     jobs = FakeJobs()
     app = fake_services(jobs, NoRuns())
     why = "The logits of round 2 are not finite: try precision float32."
-    jobs.put(fakes.over(ROUNDS, status="failed", reason="failed", error=why), ROUNDS)
+    jobs.put(fake_app.over(ROUNDS, status="failed", reason="failed", error=why), ROUNDS)
     drawn = html(clean(open_page("live", app, run=sample.RUN_ID)))
     assert why in drawn
     assert drawn.count('class="sl-round"') == 2
     why = "The run was paused for 10 minutes and nobody resumed it, so it was ended to give its memory back."
-    jobs.put(fakes.over(ROUNDS, status="cancelled", reason="cancelled", error=why), ROUNDS)
+    jobs.put(fake_app.over(ROUNDS, status="cancelled", reason="cancelled", error=why), ROUNDS)
     drawn = html(clean(open_page("live", app, run=sample.RUN_ID)))
     assert f"<b>The run was cancelled.</b> {why}" in drawn
     assert "The run failed" not in drawn
-    jobs.put(fakes.over([], status="cancelled", reason="cancelled"))
+    jobs.put(fake_app.over([], status="cancelled", reason="cancelled"))
     assert "Stopped before the first round" in html(clean(open_page("live", app, run=sample.RUN_ID)))
 
 
@@ -186,8 +186,8 @@ def test_a_run_that_another_window_begins_takes_no_place_of_what_is_being_typed_
 
 def test_without_an_address_the_newest_active_run_of_the_app_is_found_again(open_page: Open) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.running(ROUNDS), ROUNDS)
-    jobs.put(replace(fakes.queued("z" * 26, position=1), submitted_at=fakes.NOON + timedelta(seconds=1)))
+    jobs.put(fake_app.running(ROUNDS), ROUNDS)
+    jobs.put(replace(fake_app.queued("z" * 26, position=1), submitted_at=fake_app.NOON + timedelta(seconds=1)))
     at = clean(open_page("live", fake_services(jobs, NoRuns())))
     assert at.query_params["run"] == "z" * 26
 
@@ -201,7 +201,7 @@ def test_a_link_to_no_run_is_answered_with_a_sentence(open_page: Open, run_id: s
 def test_the_fields_take_the_settings_of_the_run_in_the_link(open_page: Open) -> None:
     jobs = FakeJobs()
     spec = edit(sample.spec(prompt="Other prompt"), "early_exit:11", "s3_k2_d6", "lenience:0.25")
-    jobs.put(fakes.over(ROUNDS, spec), ROUNDS)
+    jobs.put(fake_app.over(ROUNDS, spec), ROUNDS)
     at = clean(open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID))
     assert at.text_area(key="live_prompt").value == "Other prompt"
     assert at.number_input(key="live_layers").value == 11
@@ -212,7 +212,7 @@ def test_the_fields_take_the_settings_of_the_run_in_the_link(open_page: Open) ->
 
 def test_every_number_has_its_definition_from_the_glossary(open_page: Open) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.over(ROUNDS), ROUNDS)
+    jobs.put(fake_app.over(ROUNDS), ROUNDS)
     drawn = html(open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID))
     for name in (
         "tokens_per_second",
@@ -231,7 +231,7 @@ def test_every_number_has_its_definition_from_the_glossary(open_page: Open) -> N
 def test_a_tree_shows_path_acceptance_instead_of_the_draft_acceptance_rate(open_page: Open) -> None:
     jobs = FakeJobs()
     rounds = [sample.tree(0)]
-    jobs.put(fakes.over(rounds, edit(sample.spec(), shape="s3_k2_d6")), rounds)
+    jobs.put(fake_app.over(rounds, edit(sample.spec(), shape="s3_k2_d6")), rounds)
     drawn = html(open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID))
     assert 'data-metric="path_acceptance"' in drawn
     assert 'data-metric="draft_acceptance_rate"' not in drawn
@@ -239,7 +239,7 @@ def test_a_tree_shows_path_acceptance_instead_of_the_draft_acceptance_rate(open_
 
 def test_the_speed_up_is_a_dash_until_plain_is_measured_and_the_button_measures_it(open_page: Open) -> None:
     jobs = FakeJobs()
-    run = jobs.put(fakes.over(ROUNDS), ROUNDS)
+    run = jobs.put(fake_app.over(ROUNDS), ROUNDS)
     at = open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID)
     assert "<dt>Speed-up</dt><dd>–</dd>" in html(at)
     clean(at.button(key="measure_plain").click().run())
@@ -250,10 +250,10 @@ def test_the_speed_up_is_a_dash_until_plain_is_measured_and_the_button_measures_
 
 def test_the_speed_up_is_the_ratio_to_the_matched_plain_run_of_this_session(open_page: Open, store: Store) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.over(ROUNDS), ROUNDS)
+    jobs.put(fake_app.over(ROUNDS), ROUNDS)
     slow = [replace(sample.plain(i), draft_s=0.0, verify_s=0.1, state_s=0.0, other_s=0.0, wall_s=0.1) for i in range(8)]
-    fakes.keep(store, "p" * 26, slow, edit(sample.spec(), "none", "none"))
-    plain: StoredRun | None = fakes.stored_services(store).runs.get("p" * 26)  # type: ignore[union-attr]
+    fake_app.keep(store, "p" * 26, slow, edit(sample.spec(), "none", "none"))
+    plain: StoredRun | None = fake_app.stored_services(store).runs.get("p" * 26)  # type: ignore[union-attr]
     at = clean(open_page("live", fake_services(jobs, NoRuns(plain)), run=sample.RUN_ID))
     ours = summarise(sample.started(), ROUNDS, sample.ended(ROUNDS)).tokens_per_second
     assert ours is not None
@@ -266,7 +266,7 @@ def test_a_plain_run_has_no_speed_up_and_neutral_tokens(open_page: Open) -> None
     rounds = [sample.plain(i) for i in range(3)]
     spec = edit(sample.spec(), "none", "none")
     assert isinstance(spec.request.drafter, NoDrafter)
-    jobs.put(fakes.over(rounds, spec), rounds)
+    jobs.put(fake_app.over(rounds, spec), rounds)
     drawn = html(clean(open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID)))
     assert 'data-metric="speed_up"' not in drawn
     assert "sl-bonus" not in drawn.split("sl-legend")[0].split("</style>")[-1]
@@ -277,7 +277,7 @@ def test_early_exit_and_lossy_rules_carry_their_notice(open_page: Open) -> None:
     jobs = FakeJobs()
     app = fake_services(jobs, NoRuns())
     spec = edit(sample.spec(), "early_exit:26", rule="lenience:0.4")
-    view = fakes.over(ROUNDS, spec)
+    view = fake_app.over(ROUNDS, spec)
     jobs.put(replace(view, started=replace(sample.started(), recomputed_share=0.0)), ROUNDS)
     drawn = html(clean(open_page("live", app, run=sample.RUN_ID)))
     assert f"{EARLY_EXIT} Verification computes 0.0 % of the layers again." in drawn
@@ -288,11 +288,11 @@ def test_thousands_of_rounds_are_drawn_as_a_window_with_pages(open_page: Open) -
     jobs = FakeJobs()
     rounds = [sample.chain(["accepted", "rejected"], i) for i in range(2000)]
     app = fake_services(jobs, NoRuns())
-    jobs.put(fakes.running(rounds, sample.spec(10_000)), rounds)
+    jobs.put(fake_app.running(rounds, sample.spec(10_000)), rounds)
     drawn = html(clean(open_page("live", app, run=sample.RUN_ID)))
     assert drawn.count('class="sl-round"') == 30
     assert "Rounds 1970–1999" in drawn
-    jobs.put(fakes.over(rounds, sample.spec(10_000)), rounds)
+    jobs.put(fake_app.over(rounds, sample.spec(10_000)), rounds)
     at = clean(open_page("live", app, run=sample.RUN_ID))
     assert "Rounds 0–29" in html(at)
     assert len(at.get("pagination")) == 1
@@ -301,7 +301,7 @@ def test_thousands_of_rounds_are_drawn_as_a_window_with_pages(open_page: Open) -
 
 def test_runs_that_are_not_kept_are_announced_on_the_page(open_page: Open) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.over(ROUNDS), ROUNDS)
+    jobs.put(fake_app.over(ROUNDS), ROUNDS)
     why = "The database is open in another process: close that one."
     at = clean(open_page("live", fake_services(jobs, None, why), run=sample.RUN_ID))
     assert why in html(at)

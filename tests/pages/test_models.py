@@ -7,38 +7,38 @@ from dataclasses import replace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.checks import CheckView
 from core.errors import EngineFault, StorageUnavailable
-from core.findings import Difference, Finding, ModelFinding, VocabularyFinding
-from core.memory import DeviceMemory
+from core.pairs.checks import CheckView
+from core.pairs.findings import Difference, Finding, ModelFinding, VocabularyFinding
+from core.pairs.memory import DeviceMemory
 from core.records import Ended
 from core.types import PairSpec
-from pages.ui.services import Services
+from pages.ui.kit.services import Services
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
 
 GPU = DeviceMemory("cuda", "Tester 80 GB", 80 * 2**30, 70 * 2**30)
 GIB = 2**30
 
 
-def laid_out(jobs: fakes.FakeJobs | None = None) -> Services:
+def laid_out(jobs: fake_app.FakeJobs | None = None) -> Services:
     """Services around the fake inventory."""
-    return fakes.fake_services(jobs or fakes.FakeJobs())
+    return fake_app.fake_services(jobs or fake_app.FakeJobs())
 
 
-def inventory(app: Services) -> fakes.FakeInventory:
-    assert isinstance(app.inventory, fakes.FakeInventory)
+def inventory(app: Services) -> fake_app.FakeInventory:
+    assert isinstance(app.inventory, fake_app.FakeInventory)
     return app.inventory
 
 
-def checks(app: Services) -> fakes.FakeChecks:
-    assert isinstance(app.checks, fakes.FakeChecks)
+def checks(app: Services) -> fake_app.FakeChecks:
+    assert isinstance(app.checks, fake_app.FakeChecks)
     return app.checks
 
 
-def jobs_of(app: Services) -> fakes.FakeJobs:
-    assert isinstance(app.jobs, fakes.FakeJobs)
+def jobs_of(app: Services) -> fake_app.FakeJobs:
+    assert isinstance(app.jobs, fake_app.FakeJobs)
     return app.jobs
 
 
@@ -60,7 +60,7 @@ def keys(at: AppTest) -> set[str]:
 def load(status: str, name: str = "embedded", **fields: object):
     """A load of the pair at one moment."""
     spec = sample.spec()
-    view = fakes.queued("load", spec.model_copy(update={"pair": PairSpec(name=name)}))
+    view = fake_app.queued("load", spec.model_copy(update={"pair": PairSpec(name=name)}))
     return replace(view, status=status, **fields)  # type: ignore[arg-type]
 
 
@@ -68,7 +68,7 @@ def load(status: str, name: str = "embedded", **fields: object):
 
 
 def test_each_pair_has_its_state_and_models_their_sizes_shapes_and_template(open_page: Open) -> None:
-    at = clean(open_page("models", laid_out(fakes.FakeJobs(held=(PairSpec(name="embedded"),)))))
+    at = clean(open_page("models", laid_out(fake_app.FakeJobs(held=(PairSpec(name="embedded"),)))))
     assert [state_of(at, name) for name in ("embedded", "big", "org/target+org/draft")] == ["loaded", "missing", "here"]
     drawn = html(at)
     assert "org/big is not here." in drawn
@@ -122,7 +122,7 @@ def test_a_pair_that_is_not_here_is_judged_by_its_published_size_and_too_large_o
 
 
 def test_the_loaded_pair_makes_room_for_another(open_page: Open) -> None:
-    app = laid_out(fakes.FakeJobs(held=(PairSpec(name="org/target+org/draft"),)))
+    app = laid_out(fake_app.FakeJobs(held=(PairSpec(name="org/target+org/draft"),)))
     inventory(app).device = DeviceMemory("cpu", "CPU", 8 * GIB, GIB)
     at = clean(open_page("models", app))
     assert "5.1 GiB of memory free" in html(at)
@@ -147,8 +147,8 @@ def test_a_gpu_that_is_asked_for_and_cannot_be_used_is_a_sentence_and_nothing_ca
 
 def test_pairs_of_stored_runs_are_listed(open_page: Open, store: Store) -> None:
     spec = sample.spec().model_copy(update={"pair": PairSpec(name="some/model")})
-    fakes.keep(store, sample.RUN_ID, [sample.chain(["accepted"], 0)], spec)
-    app = fakes.stored_services(store)
+    fake_app.keep(store, sample.RUN_ID, [sample.chain(["accepted"], 0)], spec)
+    app = fake_app.stored_services(store)
     clean(open_page("models", app))
     assert list(inventory(app).used) == ["some/model"]
 
@@ -156,7 +156,7 @@ def test_pairs_of_stored_runs_are_listed(open_page: Open, store: Store) -> None:
 def test_a_store_that_cannot_be_read_leaves_the_pairs(
     open_page: Open, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = fakes.stored_services(store)
+    app = fake_app.stored_services(store)
 
     def broken() -> None:
         raise StorageUnavailable("The disk is full: free some space.")
@@ -167,14 +167,14 @@ def test_a_store_that_cannot_be_read_leaves_the_pairs(
 
 def test_a_database_that_cannot_be_opened_is_said_and_the_presets_stay(open_page: Open) -> None:
     why = "The database is open in another process: close that one."
-    at = clean(open_page("models", fakes.fake_services(fakes.FakeJobs(), None, why)))
+    at = clean(open_page("models", fake_app.fake_services(fake_app.FakeJobs(), None, why)))
     assert why in html(at)
     assert state_of(at, "embedded") == "here"
 
 
 def test_names_from_outside_stay_text(open_page: Open) -> None:
     app = laid_out()
-    hostile = replace(fakes.KNOWN[2], name=sample.HOSTILE, target=sample.HOSTILE, missing=sample.HOSTILE)
+    hostile = replace(fake_app.KNOWN[2], name=sample.HOSTILE, target=sample.HOSTILE, missing=sample.HOSTILE)
     inventory(app).pairs = (hostile,)
     drawn = html(clean(open_page("models", app)))
     assert "<script" not in drawn and "<img" not in drawn
@@ -198,13 +198,13 @@ def test_load_asks_the_engine_for_the_pair_in_the_chosen_precision_and_unload_fr
 
 
 def test_a_pair_held_in_another_precision_can_be_loaded_again_or_unloaded(open_page: Open) -> None:
-    at = clean(open_page("models", laid_out(fakes.FakeJobs(held=(PairSpec(name="embedded", precision="float16"),)))))
+    at = clean(open_page("models", laid_out(fake_app.FakeJobs(held=(PairSpec(name="embedded", precision="float16"),)))))
     assert state_of(at, "embedded") == "loaded"
     assert {"load_embedded", "unload_embedded"} <= keys(at)
 
 
 def test_a_load_that_goes_on_shows_its_progress_and_a_stop(open_page: Open) -> None:
-    jobs = fakes.FakeJobs(load_view=load("running", message="loading weights of SmolLM2", progress=0.4, position=0))
+    jobs = fake_app.FakeJobs(load_view=load("running", message="loading weights of SmolLM2", progress=0.4, position=0))
     at = clean(open_page("models", laid_out(jobs)))
     assert state_of(at, "embedded") == "loading"
     assert "loading weights of SmolLM2" in html(at) and 'aria-valuenow="40"' in html(at)
@@ -213,29 +213,29 @@ def test_a_load_that_goes_on_shows_its_progress_and_a_stop(open_page: Open) -> N
 
 
 def test_a_load_behind_runs_says_that_it_waits(open_page: Open) -> None:
-    at = clean(open_page("models", laid_out(fakes.FakeJobs(load_view=load("queued")))))
+    at = clean(open_page("models", laid_out(fake_app.FakeJobs(load_view=load("queued")))))
     assert "Waits for the runs before it (1 in the queue)." in html(at)
 
 
 def test_a_load_that_failed_says_why(open_page: Open) -> None:
     ended = Ended(request=0, stop_reason="failed", text="", e2e_s=0.0, error="The weight file is damaged.")
-    at = clean(open_page("models", laid_out(fakes.FakeJobs(load_view=load("failed", ended=ended)))))
+    at = clean(open_page("models", laid_out(fake_app.FakeJobs(load_view=load("failed", ended=ended)))))
     assert "<b>Not loaded.</b> The weight file is damaged." in html(at)
 
 
 def test_an_engine_that_takes_no_load_is_a_sentence(open_page: Open, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stopped(self: fakes.FakeJobs, pair: PairSpec) -> str:
+    def stopped(self: fake_app.FakeJobs, pair: PairSpec) -> str:
         raise EngineFault("The engine is stopped and takes no more runs: start the app again.")
 
-    monkeypatch.setattr(fakes.FakeJobs, "load", stopped)
+    monkeypatch.setattr(fake_app.FakeJobs, "load", stopped)
     at = clean(open_page("models", laid_out()))
     assert "The engine is stopped" in html(clean(at.button(key="load_embedded").click().run()))
 
 
 # -- the check ------------------------------------------------------------------------------------------------------
 
-HERE = ModelFinding("org/target", True, "", fakes.LLAMA, "llama, full attention in every layer", "")
-DRAFT = ModelFinding("org/draft", True, "", fakes.SMALL, "llama, full attention in every layer", "")
+HERE = ModelFinding("org/target", True, "", fake_app.LLAMA, "llama, full attention in every layer", "")
+DRAFT = ModelFinding("org/draft", True, "", fake_app.SMALL, "llama, full attention in every layer", "")
 
 
 def answered(finding: Finding | None, problem: str = "", running: bool = False) -> CheckView:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from pages.ui import numbers
+from pages.ui.kit import numbers
 
 
 @pytest.mark.parametrize(

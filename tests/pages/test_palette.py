@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pages.ui import palette, style
-from pages.ui.palette import PAIRS, PAUSED, STAGES, STATES, STATUSES, THEMES, contrast, mix, tint
+from pages.ui.kit import palette, style
+from pages.ui.kit.palette import PAIRS, PAUSED, STAGES, STATES, STATUSES, THEMES, contrast, mix, tint
 
 REPO = Path(__file__).resolve().parents[2]
 
@@ -72,5 +72,5 @@ def test_the_style_sheet_names_every_state_and_uses_no_colour_of_its_own() -> No
     sheet = style.sheet()
     for name, state in STATES.items():
         assert f'.sl-{name} {{ --edge: {state.colour}; --mark: "{state.mark}"' in sheet
-    rules = "".join(file.read_text(encoding="utf-8") for file in (REPO / "pages" / "ui").glob("*.css"))
+    rules = "".join(file.read_text(encoding="utf-8") for file in (REPO / "pages" / "ui").rglob("*.css"))
     assert [word for word in rules.split() if word.startswith("#") and word != "#fff;"] == []

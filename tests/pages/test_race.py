@@ -9,19 +9,19 @@ from html import unescape
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.counterparts import counterparts
 from core.grammar import parse_shape
-from core.jobs import JobView
-from core.race import Lane, standing
+from core.jobs.jobs import JobView
 from core.records import Round, RunStatus
-from core.traces import Curve, bursts
+from core.results.counterparts import counterparts
+from core.results.race import Lane, standing
+from core.results.traces import Curve, bursts
 from core.types import NoDrafter, RunSpec, SpecCascade
-from pages.ui import controls, race_line, race_words
+from pages.ui.live import controls, race_line, race_words
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
+from tests.helpers.fake_app import FakeJobs, NoRuns, fake_services
+from tests.helpers.sample_walk import walked
 from tests.pages.conftest import Open, html
-from tests.pages.fakes import FakeJobs, NoRuns, fake_services
-from tests.pages.sample_walk import walked
 
 A, B = "a" * 26, "b" * 26
 CHAIN = [walked(parse_shape("chain:5"), index) for index in range(4)]
@@ -54,12 +54,12 @@ def lanes(one: JobView, two: JobView) -> FakeJobs:
 
 
 def running(run_id: str, rounds: list[Round], shape: str) -> JobView:
-    return fakes.running(rounds, edit(shape), run_id)
+    return fake_app.running(rounds, edit(shape), run_id)
 
 
 def over(run_id: str, rounds: list[Round], shape: str, status: RunStatus = "done") -> JobView:
     reason = "max_new_tokens" if status == "done" else status
-    return fakes.over(rounds, edit(shape), status, reason, run_id=run_id)  # type: ignore[arg-type]
+    return fake_app.over(rounds, edit(shape), status, reason, run_id=run_id)  # type: ignore[arg-type]
 
 
 # -- pause, resume, step
@@ -67,7 +67,7 @@ def over(run_id: str, rounds: list[Round], shape: str, status: RunStatus = "done
 
 def test_a_running_run_can_be_paused_or_stopped_and_a_paused_one_stepped_resumed_or_stopped(open_page: Open) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.running(CHAIN, run_id=A), CHAIN)
+    jobs.put(fake_app.running(CHAIN, run_id=A), CHAIN)
     at = clean(open_page("live", fake_services(jobs, NoRuns()), run=A))
     assert enabled(at) == {"pause", "stop"}
     clean(at.button(key="pause").click().run())
@@ -88,7 +88,7 @@ def test_nothing_can_be_pressed_where_nothing_goes_on(open_page: Open) -> None:
     jobs = FakeJobs()
     app = fake_services(jobs, NoRuns())
     assert enabled(clean(open_page("live", app))) == set()
-    jobs.put(fakes.over(CHAIN, run_id=A), CHAIN)
+    jobs.put(fake_app.over(CHAIN, run_id=A), CHAIN)
     at = clean(open_page("live", app, run=A))
     assert enabled(at) == set()
     assert all(button.help for button in at.button if button.key in {"pause", "step"})
@@ -103,7 +103,7 @@ def test_a_run_that_starts_paused_stands_before_its_first_round(open_page: Open)
     assert jobs.races == [([f"{1:026d}"], True)]
     assert "will stand before its first round" in html(at)
     assert enabled(at) == {"resume", "step", "stop"}
-    jobs.put(replace(fakes.running([], run_id=f"{1:026d}"), paused=True))
+    jobs.put(replace(fake_app.running([], run_id=f"{1:026d}"), paused=True))
     assert 'data-status="paused"' in html(clean(at.run()))
 
 
@@ -241,7 +241,7 @@ def test_the_form_takes_both_settings_of_the_race_in_the_link(open_page: Open) -
 @pytest.mark.parametrize("rival", ["nonsense", "<script>", "0" * 26, A])
 def test_a_link_whose_second_lane_is_no_run_shows_the_first_and_says_so(open_page: Open, rival: str) -> None:
     jobs = FakeJobs()
-    jobs.put(fakes.over(CHAIN, run_id=A), CHAIN)
+    jobs.put(fake_app.over(CHAIN, run_id=A), CHAIN)
     at = clean(open_page("live", fake_services(jobs, NoRuns()), run=A, race=rival))
     assert "The second lane is missing." in html(at)
     assert "data-race" not in html(at)
@@ -253,31 +253,31 @@ def test_a_link_to_one_run_is_no_race_and_one_without_runs_finds_the_race_that_g
     app = fake_services(jobs, NoRuns())
     assert "data-race" not in html(clean(open_page("live", app, run=A)))
     assert "data-race" in html(clean(open_page("live", app)))
-    jobs.put(replace(running(B, TREE, "s3_k2_d6"), submitted_at=fakes.NOON + timedelta(seconds=9)), TREE)
+    jobs.put(replace(running(B, TREE, "s3_k2_d6"), submitted_at=fake_app.NOON + timedelta(seconds=9)), TREE)
     assert "data-race" not in html(clean(open_page("live", app)))
 
 
 def test_two_runs_of_different_prompts_are_no_race_and_the_page_says_what_differs(open_page: Open) -> None:
-    jobs = lanes(over(A, CHAIN, "chain:5"), fakes.over(TREE, sample.spec(32, "Another."), run_id=B))
+    jobs = lanes(over(A, CHAIN, "chain:5"), fake_app.over(TREE, sample.spec(32, "Another."), run_id=B))
     assert "not asked the same thing (prompt, stops)" in html(
         clean(open_page("live", fake_services(jobs, NoRuns()), run=A, race=B))
     )
 
 
 def test_a_stored_race_is_shown_without_an_engine(open_page: Open, store: Store) -> None:
-    fakes.keep(store, A, CHAIN, edit("chain:5"))
-    fakes.keep(store, B, TREE, edit("s3_k2_d6"))
-    drawn = html(clean(open_page("live", fakes.stored_services(store), run=A, race=B)))
+    fake_app.keep(store, A, CHAIN, edit("chain:5"))
+    fake_app.keep(store, B, TREE, edit("s3_k2_d6"))
+    drawn = html(clean(open_page("live", fake_app.stored_services(store), run=A, race=B)))
     assert "finished" in drawn.split('data-race="')[1].split('"')[0]
     assert drawn.count('data-status="done"') == 2
 
 
 def test_lanes_that_wait_or_failed_say_so(open_page: Open) -> None:
-    jobs = lanes(fakes.queued(A), fakes.queued(B))
+    jobs = lanes(fake_app.queued(A), fake_app.queued(B))
     app = fake_services(jobs, NoRuns())
     assert "Waiting for the first tokens of both lanes." in html(clean(open_page("live", app, run=A, race=B)))
     why = "The target has no layer 90: it has 30."
-    jobs.put(replace(fakes.over([], status="failed", reason="failed", error=why, run_id=B), summary=None))
+    jobs.put(replace(fake_app.over([], status="failed", reason="failed", error=why, run_id=B), summary=None))
     assert why in html(clean(open_page("live", app, run=A, race=B)))
 
 

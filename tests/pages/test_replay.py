@@ -9,14 +9,15 @@ from dataclasses import replace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.metrics import progress, summarise
 from core.records import Round
-from pages.ui import replay, run_view, tape
-from pages.ui.runs import of_stored
-from pages.ui.services import Services
-from pages.ui.tape import Tape
+from core.results.metrics import progress, summarise
+from pages.ui.history import replay, tape
+from pages.ui.history.tape import Tape
+from pages.ui.kit.runs import of_stored
+from pages.ui.kit.services import Services
+from pages.ui.rounds import run_view
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
 
 PATTERNS = (["accepted", "rejected"], ["accepted"] * 3, ["rejected", "unreached"], [])
@@ -29,8 +30,8 @@ CARD = re.compile(r'data-metric="(\w+)".*?<dd>(.*?)</dd>')
 @pytest.fixture
 def app(store: Store) -> Services:
     """One stored run of forty rounds."""
-    fakes.keep(store, RUN, ROUNDS)
-    return fakes.stored_services(store)
+    fake_app.keep(store, RUN, ROUNDS)
+    return fake_app.stored_services(store)
 
 
 def opened(open_page: Open, app: Services) -> AppTest:
@@ -56,9 +57,9 @@ def drawn(at: AppTest) -> tuple[list[tuple[str, str, str]], list[tuple[str, str]
 @pytest.mark.parametrize("count", [1, 7, 33, 39])
 def test_the_replay_shows_at_a_round_what_streamed_at_that_round(open_page: Open, app: Services, count: int) -> None:
     replayed = drawn(go(opened(open_page, app), count))
-    jobs = fakes.FakeJobs()
-    jobs.put(replace(fakes.running(ROUNDS[:count]), paused=True), ROUNDS[:count])
-    live = open_page("live", fakes.fake_services(jobs, app.runs), run=RUN)
+    jobs = fake_app.FakeJobs()
+    jobs.put(replace(fake_app.running(ROUNDS[:count]), paused=True), ROUNDS[:count])
+    live = open_page("live", fake_app.fake_services(jobs, app.runs), run=RUN)
     assert not live.exception
     assert replayed == drawn(live)
     assert len(replayed[0]) > 0
@@ -168,13 +169,13 @@ def test_the_address_keeps_the_replay_and_an_unknown_wish_shows_the_whole_run(op
 def test_a_run_that_still_goes_on_and_one_without_rounds_offer_no_replay(
     open_page: Open, app: Services, store: Store
 ) -> None:
-    jobs = fakes.FakeJobs()
-    jobs.put(fakes.running(ROUNDS[:3], run_id=f"{7:026d}"), ROUNDS[:3])
+    jobs = fake_app.FakeJobs()
+    jobs.put(fake_app.running(ROUNDS[:3], run_id=f"{7:026d}"), ROUNDS[:3])
     app.jobs = jobs
     at = open_page("history", app, run=f"{7:026d}", show="replay")
     assert not at.exception
     assert "data-replay" not in html(at)
-    fakes.keep(store, f"{8:026d}", [])
+    fake_app.keep(store, f"{8:026d}", [])
     store.flush()
     at = open_page("history", app, run=f"{8:026d}", show="replay")
     assert not at.exception
@@ -182,16 +183,16 @@ def test_a_run_that_still_goes_on_and_one_without_rounds_offer_no_replay(
 
 
 def test_hostile_tokens_stay_text(open_page: Open, store: Store) -> None:
-    fakes.keep(store, RUN, [sample.chain(["accepted"], 0, text=sample.HOSTILE)])
-    at = go(opened(open_page, fakes.stored_services(store)), 1)
+    fake_app.keep(store, RUN, [sample.chain(["accepted"], 0, text=sample.HOSTILE)])
+    at = go(opened(open_page, fake_app.stored_services(store)), 1)
     assert "<script" not in html(at) and "<img" not in html(at)
     assert "&lt;script&gt;" in html(at)
 
 
 def test_three_thousand_rounds_are_replayed_in_a_window(open_page: Open, store: Store) -> None:
     many: list[Round] = [sample.chain(["accepted", "rejected"], i) for i in range(3000)]
-    fakes.keep(store, RUN, many)
-    at = go(opened(open_page, fakes.stored_services(store)), 2900)
+    fake_app.keep(store, RUN, many)
+    at = go(opened(open_page, fake_app.stored_services(store)), 2900)
     found = html(at)
     assert found.count('class="sl-round"') <= run_view.WINDOW + 10
     assert len(found) < 400_000

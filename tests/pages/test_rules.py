@@ -8,14 +8,14 @@ from dataclasses import replace
 import pytest
 from streamlit.testing.v1 import AppTest
 
-from core.figure_notes import NOTES
-from core.lab_rules import RULES
+from core.lab.figure_notes import NOTES
 from core.records import ROOT, Position, Round, TopToken
-from pages.ui import lab_link
-from pages.ui.lab_link import Stored
-from pages.ui.services import Services
+from core.rules.catalogue import RULES
+from pages.ui.kit import lab_link
+from pages.ui.kit.lab_link import Stored
+from pages.ui.kit.services import Services
 from storage.store import Store
-from tests.pages import fakes, sample
+from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
 
 TABS = ("all", "one", "drawn", "paper", "article")
@@ -23,7 +23,7 @@ TABS = ("all", "one", "drawn", "paper", "article")
 
 def nothing_stored() -> Services:
     """Services without a store."""
-    return fakes.fake_services(fakes.FakeJobs(), None, "The disk is full.")
+    return fake_app.fake_services(fake_app.FakeJobs(), None, "The disk is full.")
 
 
 def clean(at: AppTest) -> AppTest:
@@ -111,8 +111,8 @@ def test_a_link_reads_back_what_it_was_made_from():
 
 
 def test_a_stored_position_is_taken_from_its_run_and_keeps_the_rest(open_page: Open, store: Store):
-    fakes.keep(store, sample.RUN_ID, [sample.chain(["accepted"]), drafted(index=1)])
-    at = clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID, round="1", at="-1"))
+    fake_app.keep(store, sample.RUN_ID, [sample.chain(["accepted"]), drafted(index=1)])
+    at = clean(open_page("rules", fake_app.stored_services(store), run=sample.RUN_ID, round="1", at="-1"))
     assert at.selectbox(key="lab_from").value == "stored"
     lossless = row(at, "lossless")
     assert lossless[1] == "0.700" and lossless[-3:] == ["0.600", "0.250", "0.150"]
@@ -122,19 +122,19 @@ def test_a_stored_position_is_taken_from_its_run_and_keeps_the_rest(open_page: O
 
 @pytest.mark.parametrize("asked", ["-5", "-1", "99999"])
 def test_a_link_to_a_round_that_is_not_there_shows_the_nearest(open_page: Open, store: Store, asked: str):
-    clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID, round=asked, at="-1"))
+    clean(open_page("rules", fake_app.stored_services(store), run=sample.RUN_ID, round=asked, at="-1"))
 
 
 def test_a_round_without_a_tested_position_says_so(open_page: Open, store: Store):
-    fakes.keep(store, sample.RUN_ID, [sample.plain()])
-    at = clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID))
+    fake_app.keep(store, sample.RUN_ID, [sample.plain()])
+    at = clean(open_page("rules", fake_app.stored_services(store), run=sample.RUN_ID))
     assert "Nothing was drafted in this round" in html(at)
 
 
 def test_hostile_token_texts_stay_text(open_page: Open, store: Store):
-    fakes.keep(store, sample.RUN_ID, [drafted(sample.HOSTILE)])
+    fake_app.keep(store, sample.RUN_ID, [drafted(sample.HOSTILE)])
     for tab in ("all", "one"):
-        at = clean(open_page("rules", fakes.stored_services(store), run=sample.RUN_ID, tab=tab))
+        at = clean(open_page("rules", fake_app.stored_services(store), run=sample.RUN_ID, tab=tab))
         assert "<img" not in html(at) and "<script" not in html(at) and "&lt;img" in html(at)
     for chart in at.get("plotly_chart"):
         assert "<img" not in chart.proto.spec  # type: ignore[attr-defined]
@@ -144,7 +144,7 @@ def test_without_a_store_or_a_run_a_stored_position_can_not_be_chosen(open_page:
     at = open_page("rules", nothing_stored())
     at.selectbox(key="lab_from").set_value("stored").run()
     assert "The disk is full." in html(clean(at))
-    at = open_page("rules", fakes.stored_services(store))
+    at = open_page("rules", fake_app.stored_services(store))
     at.selectbox(key="lab_from").set_value("stored").run()
     assert "No drafting run yet" in html(clean(at))
 

@@ -12,12 +12,12 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.records import TERMINAL
-from pages.ui import services as root
+from pages.ui.kit import services as root
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store
-from tests.browser.running_app import FAKE
-from tests.pages import sample
+from tests.helpers import sample
+from tests.helpers.running_app import FAKE
 
 REPO = Path(__file__).resolve().parents[2]
 HOLD = "import sys, duckdb; held = duckdb.connect(sys.argv[1]); print('held', flush=True); sys.stdin.read()"

@@ -9,9 +9,9 @@ import pytest
 
 from core.records import ROOT, Distortion
 from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
-from pages.ui import tokens, trees
-from pages.ui.glyphs import chip_text, flow_text
-from tests.pages import sample
+from pages.ui.kit.glyphs import chip_text, flow_text
+from pages.ui.rounds import tokens, trees
+from tests.helpers import sample
 
 TAGS = {"span", "div", "ul", "li", "i", "br", "details", "summary"}
 

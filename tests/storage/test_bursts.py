@@ -5,20 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from core.traces import bursts
+from core.results.traces import bursts
 from storage.queries import Runs
-from tests.pages import fakes, sample
-from tests.pages.fakes import SESSION
+from tests.helpers import fake_app, sample
+from tests.helpers.fake_app import SESSION
 
 
 def test_bursts_are_those_of_the_rounds_that_were_kept(tmp_path: Path) -> None:
-    store = fakes.open_store(tmp_path)
+    store = fake_app.open_store(tmp_path)
     rounds = [
         sample.chain(["accepted", "rejected"], 0, text="a\u0301\n"),
         replace(sample.plain(1), committed=(), committed_text=(), source="none"),
         sample.tree(2),
     ]
-    fakes.keep(store, sample.RUN_ID, rounds)
+    fake_app.keep(store, sample.RUN_ID, rounds)
     store.flush()
     read = Runs(store).bursts(sample.RUN_ID)
     store.close()
@@ -27,10 +27,10 @@ def test_bursts_are_those_of_the_rounds_that_were_kept(tmp_path: Path) -> None:
 
 
 def test_a_run_is_found_by_exactly_what_it_was_asked_in_its_session(tmp_path: Path) -> None:
-    store = fakes.open_store(tmp_path)
+    store = fake_app.open_store(tmp_path)
     for number in range(2):
-        fakes.keep(store, f"{number:026d}", [sample.plain(0)], sample.spec(prompt="mine"), after_s=number)
-    store.submitted(f"{2:026d}", sample.spec(prompt="mine"), SESSION, fakes.NOON)  # never ended
+        fake_app.keep(store, f"{number:026d}", [sample.plain(0)], sample.spec(prompt="mine"), after_s=number)
+    store.submitted(f"{2:026d}", sample.spec(prompt="mine"), SESSION, fake_app.NOON)  # never ended
     store.flush()
     runs = Runs(store)
     found = runs.of_spec(sample.spec(prompt="mine"), SESSION)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from storage.cells import Kind, cell, inert, original
 from storage.values import text
-from tests.storage.records import HOSTILE
+from tests.helpers.records import HOSTILE
 
 texts = st.one_of(
     st.text(alphabet="='+-@\t\r\n a\"", max_size=8), st.text(max_size=12).map(text), st.sampled_from(HOSTILE)

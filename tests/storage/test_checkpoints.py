@@ -14,7 +14,7 @@ from core.errors import StorageUnavailable
 from storage import database, writer
 from storage.queries import Runs
 from storage.store import Store
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
 def _count(store: Store) -> int:

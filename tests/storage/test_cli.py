@@ -11,8 +11,8 @@ import pytest
 
 from storage.__main__ import main
 from storage.store import Store
-from tests.storage.processes import heard, writing
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.processes import heard, writing
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
 @pytest.fixture

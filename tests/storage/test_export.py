@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadInput
-from core.metrics import GLOSSARY
+from core.results.metrics import GLOSSARY
 from storage import readings
 from storage.bundle import export_file
 from storage.cells import inert, original
@@ -27,7 +27,7 @@ from storage.dictionary import TABLES, TableName, columns
 from storage.export import export_csv
 from storage.filters import RunFilter
 from storage.store import Store
-from tests.storage.records import HOSTILE, at, ended, fingerprint, round_, run_id, spec, started, summary
+from tests.helpers.records import HOSTILE, at, ended, fingerprint, round_, run_id, spec, started, summary
 
 ALL = RunFilter()
 PROMPTS = [text for text in HOSTILE if text.strip()]

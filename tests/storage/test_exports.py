@@ -20,7 +20,7 @@ from storage import exports as module
 from storage.exports import Exports, ExportView
 from storage.filters import RunFilter
 from storage.store import Store
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
 @pytest.fixture

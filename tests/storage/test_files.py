@@ -13,8 +13,8 @@ import pytest
 from core.errors import BadInput, SpecLensError
 from storage.files import Files
 from storage.store import Store
-from tests.storage.processes import REPOSITORY, heard, writing
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.processes import REPOSITORY, heard, writing
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 ADVICE = "the disk is full, so free some room"
@@ -87,7 +87,7 @@ def test_the_command_line_leaves_nothing_behind_when_the_disk_is_really_full(fil
     """RLIMIT_FSIZE stands in for the full disk. What an earlier export left stands unchanged."""
     (filled.parent / "csv").mkdir()
     (filled.parent / "csv" / "runs.csv").write_text("an earlier export")
-    command = [sys.executable, "-m", "tests.storage.writing_process", "export", str(filled)]
+    command = [sys.executable, "-m", "tests.helpers.writing_process", "export", str(filled)]
     done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120)
     assert done.stdout == '{"codes": [1, 1, 1]}\n'
     assert done.stderr.splitlines() == [

@@ -17,7 +17,7 @@ from storage.recovery import sweep
 from storage.schema import runs
 from storage.store import Store
 from storage.writer import CONFLICTS
-from tests.storage.records import HOSTILE, at, ended, round_, run_id, spec, started, summary
+from tests.helpers.records import HOSTILE, at, ended, round_, run_id, spec, started, summary
 
 
 @pytest.fixture

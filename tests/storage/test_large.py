@@ -17,7 +17,7 @@ from storage.dictionary import FORMATS, Format
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 MILLION = 1_000_000
 MB = 10**6

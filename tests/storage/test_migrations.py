@@ -25,7 +25,7 @@ from storage.queries import Runs
 from storage.run_rows import submitted_row
 from storage.schema import fingerprints, metadata, runs
 from storage.store import Store
-from tests.storage.records import at, run_id, spec, summary
+from tests.helpers.records import at, run_id, spec, summary
 
 
 def _first_schema(path: Path) -> None:

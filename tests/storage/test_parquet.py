@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import BadInput
-from core.metrics import GLOSSARY
+from core.results.metrics import GLOSSARY
 from storage import parquet, readings
 from storage.bundle import export_file
 from storage.dictionary import TABLES, TableName, columns
@@ -24,7 +24,7 @@ from storage.export import export_csv
 from storage.filters import RunFilter
 from storage.parquet import write_parquet
 from storage.store import Store
-from tests.storage.records import HOSTILE, NOON, at, ended, fingerprint, round_, run_id, spec, started, summary
+from tests.helpers.records import HOSTILE, NOON, at, ended, fingerprint, round_, run_id, spec, started, summary
 
 ALL = RunFilter()
 PROMPTS = [text for text in HOSTILE if text.strip()]

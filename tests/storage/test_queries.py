@@ -14,7 +14,7 @@ from core.records import RunStatus, StopReason
 from storage.filters import RunFilter
 from storage.queries import SORTABLE, Runs
 from storage.store import Store
-from tests.storage.records import at, ended, fingerprint, run_id, spec, started, summary
+from tests.helpers.records import at, ended, fingerprint, run_id, spec, started, summary
 
 ENDS: dict[int, tuple[StopReason, float | None]] = {
     1: ("eos", 10.0),

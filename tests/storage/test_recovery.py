@@ -9,14 +9,14 @@ import pytest
 from sqlalchemy import delete, update
 
 from core.errors import StorageUnavailable
-from core.metrics import summarise
 from core.records import Ended
+from core.results.metrics import summarise
 from storage.queries import Runs
 from storage.recovery import sweep
 from storage.schema import CHILDREN, candidates, rounds, runs
 from storage.store import Store
-from tests.storage.processes import heard, writing
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.processes import heard, writing
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
 def test_kill_9_loses_only_rounds_younger_than_a_second_and_leaves_the_run_interrupted(path: Path) -> None:

@@ -17,7 +17,7 @@ from core.records import Node, Round, TopToken
 from storage.queries import Runs
 from storage.store import Store
 from storage.values import text
-from tests.storage.records import (
+from tests.helpers.records import (
     HOSTILE,
     at,
     ended,

@@ -14,7 +14,7 @@ from storage.queries import Runs
 from storage.schema import metadata
 from storage.store import Store
 from storage.writer import GATHER_S
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 PROMISED_S = 0.5
 """Within this time of being handed in everything is to be on disk, on a machine that isn't busy."""

@@ -19,8 +19,8 @@ from core.errors import StorageUnavailable
 from storage.pending import Record, write_batch
 from storage.queries import Runs
 from storage.store import Store
-from tests.storage.processes import heard, writing
-from tests.storage.records import at, ended, round_, run_id, spec, started, summary
+from tests.helpers.processes import heard, writing
+from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
 class Disk:

@@ -1,0 +1,295 @@
+"""The slot KV cache: per slot a *committed region* and after it a *scratch region* (design.md "Slots").
+
+A pass appends nodes to a slot's scratch; a node sees the committed region, its own ancestors and itself, never a
+sibling; its position is committed length + depth. ``keep`` copies an accepted path's rows down and sets the length:
+rollback costs nothing and does not depend on the context. Rows outside the two regions are dead: whatever they hold
+changes nothing.
+
+Works through the library's public cache and mask interfaces: layers of our own in a ``Cache``, a 4-D boolean mask and
+explicit position ids. Shapes: S slots, B slots in a pass, N nodes per slot (padded), T cache rows, H heads, D head
+width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from core.device import longs, sent
+from core.records import ROOT
+
+
+@dataclass(slots=True)
+class Slot:
+    """Book-keeping of one sequence, in rows."""
+
+    committed: int = 0
+    depths: list[int] = field(default_factory=list)
+    ancestry: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.bool))
+    """[n, n]: which scratch rows each scratch row sees, itself included."""
+    dirty: int = 0
+    """Rows at or above the end may hold leftovers below this row."""
+
+    @property
+    def end(self) -> int:
+        """First row after the scratch region."""
+        return self.committed + len(self.depths)
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """Where one forward pass writes and what it may see.
+
+    ``slots`` [B]; ``batch_index``, ``query_index``, ``row_index`` list the nodes to write: the real ones, or in a pass
+    padded for recording all B·N; ``positions`` [B, N]; ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
+    """
+
+    slots: Tensor
+    adjoining: slice | None
+    """The same slots as a slice when they follow one another: their rows are then seen without a copy."""
+    block: tuple[int, int, int] | None
+    """(slot, first row, row after the last) of a pass over one slot; none in a recorded one, whose rows change."""
+    batch_index: Tensor
+    query_index: Tensor
+    row_index: Tensor
+    positions: Tensor
+    visible: Tensor
+    key_positions: Tensor
+
+    @property
+    def length(self) -> int:
+        """Cache rows in view, T."""
+        return self.visible.shape[-1]
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """All that differs between passes over the same slots that were padded to one size."""
+        return (
+            self.slots,
+            self.batch_index,
+            self.query_index,
+            self.row_index,
+            self.positions,
+            self.visible,
+            self.key_positions,
+        )
+
+    def over(self, tensors: Sequence[Tensor]) -> Pass:
+        """The same pass reading these :attr:`tensors`."""
+        slots, batch_index, query_index, row_index, positions, visible, key_positions = tensors
+        return replace(
+            self,
+            slots=slots,
+            batch_index=batch_index,
+            query_index=query_index,
+            row_index=row_index,
+            positions=positions,
+            visible=visible,
+            key_positions=key_positions,
+        )
+
+    def mask(self, window: int | None) -> Tensor:
+        """[B, 1, N, T] bool for one kind of attention; ``window`` = width of a sliding window, by position."""
+        if window is None:
+            return self.visible[:, None]
+        near = self.positions[:, :, None] - self.key_positions[:, None, :] < window
+        return (self.visible & near)[:, None]
+
+
+class SlotLayer(CacheLayerMixin):
+    """One layer's rows, ``keys`` and ``values`` [S, H, T, D], allocated at the first write."""
+
+    def __init__(self, cache: SlotCache) -> None:
+        super().__init__()
+        self._cache = cache
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Allocate zeros of the width that the first states have."""
+        rows = (len(self._cache.slots), key_states.shape[1], self._cache.capacity + self._cache.spare)
+        self.keys = key_states.new_zeros(*rows, key_states.shape[3])
+        self.values = value_states.new_zeros(*rows, value_states.shape[3])
+        self.is_initialized = True
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write the pass's rows [B, H, N, D]; return the rows in view [B, H, T, D]."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        assert self.keys is not None and self.values is not None
+        now = self._cache.current
+        if now.block is not None:  # one slot: its rows lie side by side, and copying them costs a tenth of an index
+            slot, start, stop = now.block
+            self.keys[slot, :, start:stop] = key_states[0]
+            self.values[slot, :, start:stop] = value_states[0]
+        else:
+            to = (now.slots[now.batch_index], slice(None), now.row_index)
+            self.keys[to] = key_states[now.batch_index, :, now.query_index]
+            self.values[to] = value_states[now.batch_index, :, now.query_index]
+        return self._view(self.keys), self._view(self.values)
+
+    def _view(self, rows: Tensor) -> Tensor:
+        now = self._cache.current
+        return rows[now.adjoining, :, : now.length] if now.adjoining else rows[now.slots, :, : now.length]
+
+    def move(self, slot: int, source: Tensor, start: int) -> None:
+        """Copy the rows ``source`` [n] of a slot to ``start`` … ``start`` + n − 1."""
+        if self.keys is not None and self.values is not None:
+            stop = start + len(source)
+            self.keys[slot, :, start:stop] = self.keys[slot].index_select(1, source)
+            self.values[slot, :, start:stop] = self.values[slot].index_select(1, source)
+
+    def zero(self, slot: int, start: int, stop: int) -> None:
+        """Overwrite dead rows."""
+        if self.keys is not None and self.values is not None:
+            self.keys[slot, :, start:stop] = 0.0
+            self.values[slot, :, start:stop] = 0.0
+
+    def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """(rows in view, offset); the mask itself is given, so nothing is derived from this."""
+        return self._cache.current.length, 0
+
+    def get_seq_length(self) -> int:
+        """Rows in view."""
+        return self._cache.current.length
+
+    def get_max_length(self) -> int:
+        """Rows a slot can hold."""
+        return self._cache.capacity
+
+
+class SlotCache(Cache):
+    """Rows of all layers for S slots of ``capacity`` rows each.
+
+    A slot's committed rows are 0 … committed−1, its scratch rows follow. ``current`` is the pass being written.
+    ``spare`` = 1 adds a row that is never in view, where the padding of a pass is written.
+    """
+
+    current: Pass
+
+    def __init__(self, layers: int, slots: int, capacity: int, device: torch.device, spare: int = 0) -> None:
+        self.capacity = capacity
+        self.spare = spare
+        self.slots = [Slot() for _ in range(slots)]
+        self.device = device
+        self.rows = [SlotLayer(self) for _ in range(layers)]
+        super().__init__(layers=[*self.rows])
+
+    def open(self, slot: int) -> None:
+        """Start a new sequence in ``slot``; its old rows are dead."""
+        dirty = max(self.slots[slot].dirty, self.slots[slot].end)
+        self.slots[slot] = Slot(dirty=dirty)
+
+    def append(self, slot: int, parents: Sequence[int]) -> list[int]:
+        """Add nodes to the scratch region; ``parents`` are scratch rows (ROOT: the committed region's end), earlier
+        rows or earlier nodes of this call. Returns their scratch rows.
+
+        Raises IndexError when the slot has no room: callers bound drafts by the context and size the cache by it.
+        """
+        state = self.slots[slot]
+        first, added = len(state.depths), len(parents)
+        if state.end + added > self.capacity:
+            raise IndexError(
+                f"slot {slot} holds {self.capacity} rows; {state.end} are in use and {added} more don't fit"
+            )
+        if first == 0 and list(parents) == list(range(-1, added - 1)):  # a chain: prompts come this way
+            state.ancestry = torch.ones(added, added, dtype=torch.bool).tril_()
+            state.depths = list(range(added))
+            return list(range(added))
+        ancestry = torch.eye(first + added, dtype=torch.bool)
+        ancestry[:first, :first] = state.ancestry
+        for row, parent in enumerate(parents, start=first):
+            if parent != ROOT:
+                ancestry[row] |= ancestry[parent]
+            state.depths.append(0 if parent == ROOT else state.depths[parent] + 1)
+        state.ancestry = ancestry
+        return list(range(first, first + added))
+
+    def extent(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> tuple[int, int]:
+        """(N, T): what a pass over these scratch rows computes per slot, and has in view."""
+        return max(len(rows) for _, rows in wanted), max(self.slots[slot].end for slot, _ in wanted)
+
+    def plan(self, wanted: Sequence[tuple[int, Sequence[int]]], padded: tuple[int, int] | None = None) -> Pass:
+        """The pass that computes the given contiguous scratch rows of each slot; it becomes ``current``.
+
+        ``padded`` to (N, T), it has one shape whatever it computes: nodes that don't exist see row 0 and are written to
+        the spare row.
+        """
+        batch = len(wanted)
+        nodes, length = padded or self.extent(wanted)
+        self._clean(wanted, length)
+        positions = torch.zeros(batch, nodes, dtype=torch.long)
+        key_positions = torch.arange(length).expand(batch, length).clone()
+        visible = torch.zeros(batch, nodes, length, dtype=torch.bool)
+        visible[:, :, 0] = True  # padded queries must see something finite; what they compute is never read
+        batch_index, query_index, row_index = [], [], []
+        for b, (slot, rows) in enumerate(wanted):
+            state, count = self.slots[slot], len(rows)
+            depths = torch.tensor(state.depths, dtype=torch.long) + state.committed
+            key_positions[b, state.committed : state.end] = depths
+            positions[b, :count] = depths[list(rows)]
+            visible[b, :count, 0] = state.committed > 0
+            visible[b, :count, : state.committed] = True
+            visible[b, :count, state.committed : state.end] = state.ancestry[list(rows)]
+            batch_index += [b] * count
+            query_index += range(count)
+            row_index += [state.committed + row for row in rows]
+            if padded:
+                batch_index += [b] * (nodes - count)
+                query_index += range(count, nodes)
+                row_index += [self.capacity] * (nodes - count)
+        slots = [slot for slot, _ in wanted]
+        self.current = Pass(
+            slots=self._long(slots),
+            adjoining=slice(slots[0], slots[-1] + 1) if slots == list(range(slots[0], slots[-1] + 1)) else None,
+            block=(slots[0], row_index[0], row_index[-1] + 1) if batch == 1 and not padded else None,
+            batch_index=self._long(batch_index),
+            query_index=self._long(query_index),
+            row_index=self._long(row_index),
+            positions=sent(positions, self.device),
+            visible=sent(visible, self.device),
+            key_positions=sent(key_positions, self.device),
+        )
+        return self.current
+
+    def arrange(self, slot: int, rows: Sequence[int]) -> None:
+        """Make scratch consist of ``rows`` in this order (parents before children); the others become dead."""
+        state = self.slots[slot]
+        state.dirty = max(state.dirty, state.end)
+        self._move(slot, rows)
+        order = list(rows)
+        state.ancestry = state.ancestry[order][:, order]
+        state.depths = [state.depths[row] for row in order]
+
+    def keep(self, slot: int, path: Sequence[int]) -> None:
+        """Commit the scratch rows of ``path``, root first; the rest of the scratch region becomes dead."""
+        state = self.slots[slot]
+        state.dirty = max(state.dirty, state.end)
+        self._move(slot, path)
+        state.committed += len(path)
+        state.depths = []
+        state.ancestry = torch.zeros(0, 0, dtype=torch.bool)
+
+    def _move(self, slot: int, rows: Sequence[int]) -> None:
+        if list(rows) == list(range(len(rows))):
+            return  # already in place: always so for a chain
+        start = self.slots[slot].committed
+        source = self._long([start + row for row in rows])
+        for layer in self.rows:
+            layer.move(slot, source, start)
+
+    def _clean(self, wanted: Sequence[tuple[int, Sequence[int]]], length: int) -> None:
+        """Zero dead rows that fall into view: a masked row has weight 0, but 0 × NaN would still be NaN."""
+        for slot, _ in wanted:
+            state = self.slots[slot]
+            start, stop = state.end, min(state.dirty, length)
+            if start < stop:
+                for layer in self.rows:
+                    layer.zero(slot, start, stop)
+                state.dirty = start if state.dirty <= length else state.dirty
+
+    def _long(self, values: Sequence[int]) -> Tensor:
+        return longs(values, self.device)

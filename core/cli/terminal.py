@@ -1,0 +1,127 @@
+"""How a decode looks headless: coloured text in a terminal, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from core.records import Ended, Fate, Round, Started, Summary, to_plain
+from core.results.glossary import GLOSSARY
+
+if TYPE_CHECKING:
+    from core.lab.rule_table import RuleRow
+
+STYLES = {"accepted": "green", "correction": "bold underline blue", "bonus": "magenta", "none": ""}
+"""Colour of each output token by where it came from; corrections are underlined as well."""
+
+FATES: tuple[Fate, ...] = ("accepted", "rejected", "unreached", "cut")
+
+SHOWN = (
+    "output_tokens",
+    "rounds",
+    "tokens_per_round",
+    "draft_acceptance_rate",
+    "path_acceptance",
+    "tokens_per_second",
+    "ttft_s",
+    "draft_s",
+    "verify_s",
+    "state_s",
+    "other_s",
+    "distortion_s",
+    "distortion_kl",
+    "distortion_tv",
+    "escaped_mass",
+    "overshoot",
+    "peak_memory_bytes",
+)
+
+
+class JsonLines:
+    """One object per round, then the summary; field names are those of metrics.md. Progress goes to standard error."""
+
+    def loading(self, message: str, share: float) -> None:
+        """Progress on standard error."""
+        print(f"{share:4.0%} {message}", file=sys.stderr)
+
+    def started(self, started: Started) -> None:
+        """Nothing: the summary carries what it says."""
+
+    def round(self, one: Round) -> None:
+        """The round's record with its counts."""
+        counts = {"drafted": one.drafted} | {fate: one.count(fate) for fate in FATES}
+        self._write(to_plain(one) | counts)
+
+    def ended(self, ended: Ended, summary: Summary) -> None:
+        """The summary, with the request's index and its error."""
+        self._write({"request": ended.request} | to_plain(summary) | {"error": ended.error})
+
+    def _write(self, fields: dict[str, Any]) -> None:
+        print(json.dumps(fields, ensure_ascii=False, allow_nan=False), flush=True)
+
+
+class Terminal:
+    """The text as it comes, each token in the colour of its origin, then the metrics."""
+
+    def __init__(self) -> None:
+        self.console = Console(highlight=False, soft_wrap=True)
+        self.notes = Console(stderr=True, highlight=False)
+        self._alone = True
+
+    def loading(self, message: str, share: float) -> None:
+        """Progress on standard error."""
+        self.notes.print(Text(f"{share:4.0%} {message}", style="dim"))
+
+    def started(self, started: Started) -> None:
+        """A legend above the first text; texts of a batch are labelled, since they come interleaved."""
+        if started.request == 0:
+            legend = Text.assemble(("accepted ✓", STYLES["accepted"]), "  ", ("correction ↻", STYLES["correction"]))
+            self.console.print(legend.append("  ").append("bonus ★", STYLES["bonus"]))
+        self._alone = started.request == 0 and self._alone
+
+    def round(self, one: Round) -> None:
+        """The round's text."""
+        if not self._alone:
+            self.console.print(Text(f"[{one.request}] ", style="dim"), end="")
+        self.console.print(coloured(one), end="" if self._alone else "\n")
+
+    def ended(self, ended: Ended, summary: Summary) -> None:
+        """The metrics, or the sentence of a failure."""
+        self.console.print()
+        table = Table(title=f"request {ended.request}: {ended.stop_reason}", show_header=False, title_justify="left")
+        plain = to_plain(summary)
+        for name in SHOWN:
+            value = plain[name]
+            shown = "–" if value is None else f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
+            table.add_row(GLOSSARY[name].label, shown, GLOSSARY[name].unit)
+        self.console.print(table)
+        if ended.error:
+            self.notes.print(Text(f"Error: {ended.error}", style="bold red"))
+
+
+def rule_table(rows: Sequence[RuleRow]) -> None:
+    """The table of rules on standard output, six decimals a probability."""
+    table = Table("rule", "accept", "mass", "residual", "induced", "TV to p", "KL to p, nats", box=box.SIMPLE_HEAD)
+    for row in rows:
+        vectors = ("  ".join(f"{value:.6g}" for value in part) for part in (row.accept, row.residual, row.induced))
+        accept, residual, law = vectors
+        kl = f"∞ ({row.escaped_mass:.4g} escapes)" if row.kl is None else f"{row.kl:.5f}"
+        table.add_row(row.rule, accept, f"{row.acceptance_mass:.6g}", residual, law, f"{row.tv:.4f}", kl)
+    wide = max(Console().width, 200) if not sys.stdout.isatty() else None
+    Console(highlight=False, width=wide).print(table)
+
+
+def coloured(one: Round) -> Text:
+    """A round's output text, each token in the colour of its origin. Plain rounds stay plain."""
+    text = Text()
+    for i, piece in enumerate(one.committed_text):
+        origin = "accepted" if i < one.accepted else one.source
+        text.append(piece, STYLES[origin] if one.nodes else "")
+    return text

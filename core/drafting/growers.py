@@ -1,0 +1,301 @@
+"""A round's candidates as a tree, and the growers that expand one from a drafter's logits.
+
+A chain is a tree with parents i − 1; plain decoding is the empty draft. Parents come before their children.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from core.records import ROOT
+from core.rules.token_rule import without
+from core.sampling.distributions import Distributions, drawn, one_hot
+from core.sampling.prefix import Prefix
+from core.sampling.randomness import Stream
+from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
+
+Drawing = Literal["deterministic", "with_replacement", "without_replacement"]
+"""How siblings were chosen: it decides what q is while they are tested (rules.md §2)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """Candidates sent to one verification pass.
+
+    ``q[i]`` [V] is the very tensor that node i was drawn from (siblings share it); for ``deterministic`` drawing it is
+    None and stands for one-hot at the token. ``score[i]`` is the drafter's own probability, never used in a ratio.
+    """
+
+    tokens: tuple[int, ...] = ()
+    parents: tuple[int, ...] = ()
+    q: tuple[Tensor, ...] | None = None
+    score: tuple[float | None, ...] = ()
+    drawing: Drawing = "deterministic"
+    fault: str | None = None
+    """Set when the drafter's logits broke while growing; the run fails with this sentence."""
+    growth: tuple[Tensor, ...] | None = None
+    """The drafter's own untempered probabilities [V] where each node was chosen (siblings share them); kept only for
+    greedy rules with a law of their own."""
+
+    def children(self, node: int) -> list[int]:
+        """Candidates after ``node`` (ROOT: after the committed prefix), in the order they are tested."""
+        return [child for child, parent in enumerate(self.parents) if parent == node]
+
+    def path(self, node: int) -> list[int]:
+        """Nodes from the root's child down to ``node``, included; empty for ROOT."""
+        path = []
+        while node != ROOT:
+            path.append(node)
+            node = self.parents[node]
+        return path[::-1]
+
+    def depth(self, node: int) -> int:
+        """Tokens from the root down to ``node``."""
+        return len(self.path(node))
+
+    def untempered(self, node: int, vocab: int, device: torch.device) -> Tensor:
+        """The drafter's own probabilities [V] where ``node`` was chosen; one-hot for a drafter that has none."""
+        return one_hot(self.tokens[node], vocab, device) if self.growth is None else self.growth[node]
+
+    def offered(self, node: int, before: Tensor) -> Tensor:
+        """q [V] that ``node`` is tested against; ``before`` is what is left of its siblings' q."""
+        return self.proposal(node, len(before), before.device) if self.drawing == "deterministic" else before
+
+    def left_of(self, q: Tensor, node: int) -> Tensor:
+        """q [V] for the next sibling after ``node``, drawn from q, was rejected."""
+        return without(q, self.tokens[node]) if self.drawing == "without_replacement" else q
+
+    def proposal(self, node: int, vocab: int, device: torch.device) -> Tensor:
+        """q [V] that ``node`` was drawn from, before any sibling was tried."""
+        return one_hot(self.tokens[node], vocab, device) if self.q is None else self.q[node]
+
+
+def is_broken(logits: Tensor) -> Tensor:
+    """Bool [] on the row's device: raw logits [V] hold NaN or +∞ (−∞ is an id that can't be emitted)."""
+    return ~(logits.amax() < torch.inf)  # the largest is NaN where any is
+
+
+def logits_fault(logits: Tensor, model: str, node: int) -> str | None:
+    """A sentence when a raw logits row [V] is broken, else None. The host waits for the row."""
+    return fault_after(model, node) if bool(is_broken(logits)) else None
+
+
+def fault_after(model: str, node: int) -> str:
+    """The sentence of broken logits after ``node``."""
+    where = "the root" if node == ROOT else f"node {node}"
+    return f"the {model}'s logits after {where} are NaN or infinite: try float32, or other weights"
+
+
+class Grower(Protocol):
+    """Expands one slot's draft step by step: the drafter scores ``frontier()``, then calls ``grow``.
+
+    Node numbers are the order of creation, ROOT included as a frontier node before the first step.
+    """
+
+    def frontier(self) -> list[int]:
+        """Nodes whose next-token logits are wanted; empty when the draft is complete."""
+        ...
+
+    def grow(self, logits: Sequence[Tensor]) -> None:
+        """Draft logits [V] of each frontier node, in order."""
+        ...
+
+    def ids(self, nodes: Sequence[int]) -> Sequence[int] | Tensor:
+        """Token ids [n] of created ``nodes``, where they lie: on the host or on the device."""
+        ...
+
+    @property
+    def parents(self) -> list[int]:
+        """Parents of all nodes created so far."""
+        ...
+
+    def finish(self) -> tuple[Draft, list[int]]:
+        """The draft, and for each of its nodes the number it was created with."""
+        ...
+
+
+class ChainGrower:
+    """``chain:γ``: each candidate sampled from q given all before it (greedy at temperature 0).
+
+    Growing reads nothing back from the device: a drawn token is the next step's input as it lies there, coins are the
+    host's, and :meth:`finish` reads tokens, scores and faults at once. Broken logits so end the chain only there; until
+    then it goes on from a row of zeros, and a run whose draft broke fails anyway.
+    """
+
+    def __init__(
+        self,
+        depth: int,
+        distributions: Distributions,
+        prefix: Sequence[int],
+        stream: Stream,
+    ) -> None:
+        self.depth = depth
+        self.distributions = distributions
+        self.stream = stream
+        self.prefix = Prefix(prefix)
+        self.q: list[Tensor] = []
+        self.growth: list[Tensor] = []
+        self.broken: list[Tensor] = []
+
+    @property
+    def parents(self) -> list[int]:
+        """i − 1: the first node's is ROOT."""
+        return [node - 1 for node in range(len(self.q))]
+
+    def ids(self, nodes: Sequence[int]) -> Tensor:
+        """Token ids [n] of ``nodes``, on the device."""
+        return torch.stack([self.prefix.drawn[node] for node in nodes])
+
+    def frontier(self) -> list[int]:
+        """The last node (ROOT at first), until γ candidates are drawn."""
+        return [len(self.q) - 1] if len(self.q) < self.depth else []
+
+    def grow(self, logits: Sequence[Tensor]) -> None:
+        """Draw the next candidate."""
+        broken = is_broken(logits[0])
+        row = logits[0].masked_fill(broken, 0.0)
+        q = self.distributions.draft(row, self.prefix)
+        if self.distributions.keeps_growth:
+            self.growth.append(self.distributions.growth(row, self.prefix))
+        self.broken.append(broken)
+        self.q.append(q)
+        self.prefix.append(drawn(q, self.stream()))
+
+    def finish(self) -> tuple[Draft, list[int]]:
+        """The chain up to broken logits, with the q that each candidate was drawn from. The host reads here, once."""
+        tokens, score, broken = self._read()
+        length = broken.index(True) if True in broken else len(tokens)
+        draft = Draft(
+            tuple(tokens[:length]),
+            tuple(self.parents[:length]),
+            tuple(self.q[:length]),
+            tuple(score[:length]),
+            "with_replacement",
+            fault_after("draft", length - 1) if True in broken else None,
+            tuple(self.growth[:length]) if self.distributions.keeps_growth else None,
+        )
+        return draft, list(range(length))
+
+    def _read(self) -> tuple[list[int], list[float], list[bool]]:
+        """Token, probability and fault of each candidate; float64 holds them all exactly."""
+        if not self.q:
+            return [], [], []
+        drawn = self.prefix.drawn
+        score = [q.gather(0, token[None])[0] for q, token in zip(self.q, drawn, strict=True)]
+        columns = [torch.stack(column).double() for column in (drawn, score, self.broken)]
+        tokens, scores, broken = torch.stack(columns).tolist()
+        return [int(token) for token in tokens], scores, [bool(flag) for flag in broken]
+
+
+class BeamGrower:
+    """``s{steps}_k{topk}_d{nodes}``: deterministic; each step expands the topk best beams.
+
+    The best ``nodes − 1`` of all candidates by cumulative score are kept; a node never scores above its parent, so with
+    ties going to the shallower (older) node the kept set is closed under parents.
+
+    The host chooses the beams: it reads the topk of every frontier row, so each step waits for the device.
+    """
+
+    def __init__(
+        self,
+        shape: TreeShape,
+        depth: int,
+        distributions: Distributions,
+        prefix: Sequence[int],
+    ) -> None:
+        self.shape = shape
+        self.depth = min(shape.steps, depth)
+        self.distributions = distributions
+        self.prefix = list(prefix)
+        self.tokens: list[int] = []
+        self.parents: list[int] = []
+        self.score: list[float] = []
+        self.cumulative: list[float] = []
+        self.growth: list[Tensor] = []
+        self.fault: str | None = None
+        self._beams = [ROOT] if self.depth else []
+        self._step = 0
+
+    def ids(self, nodes: Sequence[int]) -> list[int]:
+        """Token ids [n] of ``nodes``, on the host."""
+        return [self.tokens[node] for node in nodes]
+
+    def frontier(self) -> list[int]:
+        """The beams of this step."""
+        return self._beams
+
+    def grow(self, logits: Sequence[Tensor]) -> None:
+        """Add the topk best children of every beam; the topk best of these are the next beams."""
+        created: list[int] = []
+        for beam, row in zip(self._beams, logits, strict=True):
+            self.fault = self.fault or logits_fault(row, "draft", beam)
+            if self.fault:
+                self._beams = []
+                return
+            created += self._expand(beam, row)
+        self._step += 1
+        best = sorted(created, key=lambda node: (-self.cumulative[node], node))[: self.shape.topk]
+        self._beams = sorted(best) if self._step < self.depth else []
+
+    def _expand(self, beam: int, logits: Tensor) -> list[int]:
+        scores = self.distributions.growth(logits, self.prefix + self._path_tokens(beam))
+        values, indices = torch.topk(scores, min(self.shape.topk, len(scores)))
+        above = 1.0 if beam == ROOT else self.cumulative[beam]
+        first = len(self.tokens)
+        for score, token in zip(values.tolist(), indices.tolist(), strict=True):
+            if score > 0.0:
+                self.tokens.append(token)
+                self.parents.append(beam)
+                self.score.append(score)
+                self.cumulative.append(above * score)
+                if self.distributions.keeps_growth:
+                    self.growth.append(scores)
+        return list(range(first, len(self.tokens)))
+
+    def _path_tokens(self, node: int) -> list[int]:
+        path = []
+        while node != ROOT:
+            path.append(self.tokens[node])
+            node = self.parents[node]
+        return path[::-1]
+
+    def finish(self) -> tuple[Draft, list[int]]:
+        """The kept nodes in order of creation (by depth, then by beam), siblings by falling score."""
+        ranked = sorted(range(len(self.tokens)), key=lambda node: (-self.cumulative[node], node))
+        kept = sorted(ranked[: self.shape.nodes - 1])
+        place = {ROOT: ROOT} | {node: i for i, node in enumerate(kept)}
+        draft = Draft(
+            tokens=tuple(self.tokens[node] for node in kept),
+            parents=tuple(place[self.parents[node]] for node in kept),
+            score=tuple(self.score[node] for node in kept),
+            fault=self.fault,
+            growth=tuple(self.growth[node] for node in kept) if self.distributions.keeps_growth else None,
+        )
+        return draft, kept
+
+
+def scratch_rows(shape: ShapeSpec) -> int:
+    """Most scratch rows that drafting and verifying ``shape`` take in one cache, the root included."""
+    beams = shape.topk * shape.steps if isinstance(shape, TreeShape) else shape.depth
+    catch_up = shape.depth + 1
+    return 1 + beams + shape.drafted + catch_up
+
+
+def grower(
+    shape: ShapeSpec,
+    depth: int,
+    distributions: Distributions,
+    prefix: Sequence[int],
+    stream: Stream,
+) -> Grower:
+    """The grower of ``shape``, its depth cut to ``depth`` tokens (what the limits leave room for)."""
+    match shape:
+        case TreeShape():
+            return BeamGrower(shape, depth, distributions, prefix)
+        case ChainShape() | NoShape():
+            return ChainGrower(min(shape.depth, depth), distributions, prefix, stream)

@@ -1,0 +1,146 @@
+"""Is what a walk emits distributed as it should be? A chi-square test, with its power against a wrong law.
+
+Losslessness is tested, not claimed: the walk under test draws its candidates, coins and redraws from seeded streams as
+in a run, and the tokens it emits are counted against the law. The sample is chosen so that a bug that would emit
+another law is found with the power that is asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+from scipy import stats
+from torch import Tensor
+
+from core.decoding.verify import walk
+from core.drafting.growers import Draft, Drawing
+from core.errors import BadInput
+from core.records import ROOT
+from core.rules.table import TokenRule, without
+from core.sampling.distributions import draw
+from core.sampling.randomness import Streams
+
+LEVEL = 1e-3
+"""Chance with which a sound walk is called unsound."""
+
+FEWEST_EXPECTED = 5.0
+"""Tokens expected less often are counted together: the chi-square law needs this much."""
+
+MOST_SAMPLES = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Outcome of one test. ``p_value``: how often a sound walk looks at least this wrong; ``impossible``: tokens
+    emitted that the law gives no probability."""
+
+    samples: int
+    statistic: float
+    degrees: int
+    p_value: float
+    impossible: int
+    level: float = LEVEL
+
+    @property
+    def lossless(self) -> bool:
+        """No token that can't be, and nothing rarer than the level."""
+        return self.impossible == 0 and self.p_value >= self.level
+
+
+def agreement(counts: Sequence[int], law: Sequence[float], level: float = LEVEL) -> Agreement:
+    """Pearson's chi-square of how often each token was emitted against its probability in ``law``.
+
+    Raises BadInput when there is nothing to test: no sample, or lengths that differ.
+    """
+    if len(counts) != len(law) or sum(counts) == 0:
+        raise BadInput(
+            f"there are {len(counts)} counts of {sum(counts)} tokens for a law of {len(law)}: nothing to test."
+        )
+    total, mass = sum(counts), math.fsum(law)
+    impossible = sum(count for count, probability in zip(counts, law, strict=True) if probability <= 0.0)
+    cells = _pooled([(count, total * part / mass) for count, part in zip(counts, law, strict=True) if part > 0.0])
+    statistic = math.fsum((count - expected) ** 2 / expected for count, expected in cells)
+    degrees = len(cells) - 1
+    p_value = float(stats.chi2.sf(statistic, degrees)) if degrees else 1.0
+    return Agreement(total, statistic, degrees, 0.0 if impossible else p_value, impossible, level)
+
+
+def _pooled(cells: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
+    """Counts and expectations, the smallest put together until each is expected often enough."""
+    found: list[tuple[float, float]] = []
+    count, expected = 0.0, 0.0
+    for more, wanted in sorted(cells, key=lambda cell: cell[1]):
+        count, expected = count + more, expected + wanted
+        if expected >= FEWEST_EXPECTED:
+            found.append((count, expected))
+            count, expected = 0.0, 0.0
+    if expected and found:
+        found[-1] = (found[-1][0] + count, found[-1][1] + expected)
+    elif expected:
+        found.append((count, expected))
+    return found
+
+
+def power(law: Sequence[float], wrong: Sequence[float], samples: int, level: float = LEVEL) -> float:
+    """Chance that ``samples`` tokens of ``wrong`` are told from ``law``: Pearson's statistic is then about noncentral
+    chi-square. 1 − (chance of no impossible token) where ``wrong`` leaves the law's support."""
+    escaped = math.fsum(w for part, w in zip(law, wrong, strict=True) if part <= 0.0)
+    pairs = [(part, w) for part, w in zip(law, wrong, strict=True) if part > 0.0]
+    effect = samples * math.fsum((w - part) ** 2 / part for part, w in pairs)
+    if len(pairs) < 2 or effect <= 0.0:
+        found = 0.0
+    else:
+        found = float(stats.ncx2.sf(stats.chi2.isf(level, len(pairs) - 1), len(pairs) - 1, effect))
+    return max(found, 1.0 - (1.0 - escaped) ** samples)
+
+
+def samples_for(law: Sequence[float], wrong: Sequence[float], wanted: float = 0.9, level: float = LEVEL) -> int:
+    """Fewest tokens that tell ``wrong`` from ``law`` with power ``wanted``; raises BadInput where no
+    :data:`MOST_SAMPLES` do."""
+    low, high = 1, MOST_SAMPLES
+    if power(law, wrong, high, level) < wanted:
+        raise BadInput(f"{high:,} tokens don't tell these two laws apart with power {wanted:g}: they are too close.")
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if power(law, wrong, middle, level) >= wanted else (middle + 1, high)
+    return low
+
+
+Emit = Callable[[Streams], int]
+"""Draws candidates, walks them and gives the first emitted token."""
+
+
+def emitter(rule: TokenRule, p: Tensor, q: Tensor, *, siblings: int = 1, drawing: Drawing = "with_replacement") -> Emit:
+    """The engine's own walk at one position: ``siblings`` candidates drawn from q [V] (or, deterministic, its most
+    probable tokens) against p [V]."""
+    best = tuple(torch.topk(q, siblings).indices.tolist())
+
+    def emit(streams: Streams) -> int:
+        tokens, left = [], q
+        for _ in range(siblings):
+            tokens.append(draw(left, streams.draft()))
+            left = without(left, tokens[-1]) if drawing == "without_replacement" else left
+        fixed = drawing == "deterministic"
+        draft = Draft(
+            best if fixed else tuple(tokens),
+            (ROOT,) * siblings,
+            None if fixed else (q,) * siblings,
+            (None,) * siblings,
+            drawing,
+        )
+        verdict = walk(draft, lambda node: p, rule, streams)
+        return draft.tokens[verdict.path[0]] if verdict.path else verdict.next_token
+
+    return emit
+
+
+def counted(emit: Emit, vocab: int, samples: int, seed: int = 0) -> list[int]:
+    """How often each of ``vocab`` tokens was emitted first in ``samples`` walks of one seeded set of streams."""
+    streams = Streams.seeded(seed)
+    counts = [0] * vocab
+    for _ in range(samples):
+        counts[emit(streams)] += 1
+    return counts

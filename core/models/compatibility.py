@@ -1,0 +1,112 @@
+"""What a model must be to decode here, decided before any weight is read: its cache, its positions, its vocabulary."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from transformers import PreTrainedConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+from core.errors import ModelUnavailable
+from core.pairs.findings import Difference
+
+ROLLS_BACK = frozenset({"full_attention", "sliding_attention"})
+"""Attention whose cache is rows per token, so that any length can be kept."""
+
+_READ_BOTH_WAYS = frozenset(
+    {"bert", "camembert", "electra", "megatron-bert", "rembert", "roberta", "roformer", "xlm-roberta"}
+)
+"""Encoders that the library also lists as causal; only with ``is_decoder`` do they look back alone."""
+
+
+def refusal(config: PreTrainedConfig) -> str | None:
+    """Why a model can't run here, as the end of a sentence that begins with its name; None when it can.
+
+    Needed: decoder-only, attention in every layer over a cache of rows per token, positions that can be given (the
+    branches of a tree share them). Latent attention (MLA) passes: the library caches one latent row per token.
+    """
+    kind = config.model_type
+    if getattr(config, "is_encoder_decoder", False):
+        return f"is an encoder-decoder ({kind}): choose a decoder-only model."
+    network = _network_class(config)
+    if network is None or (kind in _READ_BOTH_WAYS and not getattr(config, "is_decoder", False)):
+        return f"is of a kind ({kind}) that doesn't generate text token by token: choose a decoder-only model."
+    text = text_config(config)
+    other = sorted(set(layer_types(text)) - ROLLS_BACK)
+    if other or getattr(network, "_is_stateful", False):
+        what = f"layers of the kinds {', '.join(other)}" if other else "recurrent state"
+        return (
+            f"({kind}) keeps {what}: recurrent, compressed or chunked state can't be cut back after a rejection. "
+            "Choose a model with full or sliding-window attention in every layer."
+        )
+    if getattr(text, "num_kv_shared_layers", 0) or getattr(text, "kv_sharing_modes", None):
+        return f"({kind}) shares cache rows between layers, which the slot cache can't do: choose another model."
+    takes = inspect.signature(network.forward).parameters
+    if not {"cache", "past_key_values"} & set(takes):
+        return f"({kind}) has no key/value cache: choose another model."
+    if "position_ids" not in takes or getattr(text, "alibi", False):
+        return f"({kind}) takes no explicit positions, so the branches of a tree can't be placed: choose another model."
+    if not getattr(text, "max_position_embeddings", None):
+        return f"({kind}) doesn't say how long its context is: add max_position_embeddings to its config.json."
+    return None
+
+
+def attention(config: PreTrainedConfig) -> str:
+    """The library's attention to load a model with: fused where its architecture allows, else eager (Gemma 2)."""
+    return "sdpa" if getattr(_network_class(config), "_supports_sdpa", False) else "eager"
+
+
+def _network_class(config: PreTrainedConfig) -> Any:
+    found = MODEL_FOR_CAUSAL_LM_MAPPING.get(type(config), None)
+    return found[0] if isinstance(found, tuple) else found
+
+
+def text_config(config: PreTrainedConfig) -> Any:
+    """The configuration of the part that generates text (the whole, for most models)."""
+    return config.get_text_config(decoder=True)
+
+
+def layer_types(text: Any) -> list[str]:
+    """Attention kinds of the layers, as the library's own caches read them."""
+    named = getattr(text, "layer_types", None)
+    if named is not None:
+        return list(named)
+    if getattr(text, "attention_chunk_size", None) is not None:
+        return ["chunked_attention"]
+    return ["sliding_attention" if getattr(text, "sliding_window", None) is not None else "full_attention"]
+
+
+def emitted(vocabulary: Mapping[str, int]) -> int:
+    """Ids a tokenizer can emit: its largest id + 1."""
+    return max(vocabulary.values()) + 1
+
+
+def differences(ours: Mapping[str, int], theirs: Mapping[str, int], ids: int) -> list[Difference]:
+    """Ids below ``ids`` that both tokenizers have and read differently, in order. Arguments map tokens to ids."""
+    our_token = {i: token for token, i in ours.items()}
+    their_token = {i: token for token, i in theirs.items()}
+    shared = sorted(i for i in our_token.keys() & their_token.keys() if i < ids)
+    return [Difference(i, our_token[i], their_token[i]) for i in shared if our_token[i] != their_token[i]]
+
+
+def check_vocabularies(
+    target: str, ours: Mapping[str, int], draft: str, theirs: Mapping[str, int], vocab: int, draft_head: int
+) -> None:
+    """Target and draft must mean the same token by every id that both can emit (design.md "Vocabulary").
+
+    ``ours`` and ``theirs`` map tokens to ids; ``vocab`` is the number of ids the target emits, ``draft_head`` the rows
+    of the draft's head. Raises ModelUnavailable naming the first differing id and both tokens.
+    """
+    found = differences(ours, theirs, min(vocab, draft_head))
+    if found:
+        raise ModelUnavailable(
+            f"{target} and {draft} have different vocabularies: id {found[0].id} is {found[0].target!r} in the target "
+            f"and {found[0].draft!r} in the draft. Choose a draft with the target's tokenizer."
+        )
+    if draft_head < vocab:
+        raise ModelUnavailable(
+            f"The draft {draft} knows only ids below {draft_head}, but {target} can emit ids up to {vocab - 1}, "
+            "which the draft could not read. Choose a draft with the target's vocabulary."
+        )

@@ -1,0 +1,196 @@
+"""Loading pairs: specification → :class:`Pair` on a device, or one sentence why not.
+
+Nothing is trusted: only safetensors are read, a model's own code never runs, and what can't decode here
+(``core/models/compatibility.py``) or can't fit is refused before any weight is read. p is the target, q the draft.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers.utils import logging as library_logging
+
+from core.errors import ModelUnavailable
+from core.faults import free_memory, is_out_of_memory
+from core.models import packing, threads
+from core.models.compatibility import attention, check_vocabularies, emitted, text_config
+from core.models.int8 import quantise
+from core.models.sources import Source, first_line, look
+from core.models.text import TextCodec
+from core.pairs import embedded, folders, memory
+from core.pairs.description import describe
+from core.pairs.folders import Progress, quiet
+from core.pairs.presets import PairStatus, default_drafter, list_pairs, split
+from core.types import PairSpec
+
+__all__ = ["LoadedModel", "Pair", "PairStatus", "default_drafter", "list_pairs", "load_pair"]
+
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}
+"""Of what is not a linear layer's weight: embeddings, norms, activations, cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """One model ready to score: evaluation mode, no gradients.
+
+    ``context``: most positions it was made for, tokens; ``vocab``: rows of its output head; ``content_hash``: SHA-256
+    over configuration and weights; ``linears``: how its linear layers are laid out (``core/models/packing.py``).
+    """
+
+    name: str
+    content_hash: str
+    network: PreTrainedModel
+    context: int
+    vocab: int
+    linears: packing.Layout = "torch"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target and, if the pair has one, its draft, on one device in one precision.
+
+    ``vocab``: ids that can be emitted are 0 … vocab−1; heads wider than this are padding and cropped by the engine.
+    """
+
+    name: str
+    target: LoadedModel
+    draft: LoadedModel | None
+    text: TextCodec
+    device: torch.device
+    dtype: torch.dtype
+    precision: str
+    vocab: int
+
+
+def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
+    """Load a pair; ``progress`` gets a message and the share done in [0, 1].
+
+    Raises BadInput for a name that can't be read, ModelUnavailable when the models are absent, unsupported, too large,
+    damaged or of different vocabularies, or when the device isn't there.
+    """
+    library_logging.disable_progress_bar()  # it would write to the terminal under ``progress``
+    target_name, draft_name = split(spec.name)
+    device = _device(spec)
+    dtype = _dtype(spec, device)
+    precision = "int8" if spec.precision == "int8" else str(dtype).removeprefix("torch.")
+    names = [target_name, draft_name] if draft_name else [target_name]
+    sources = [look(name, _part(progress, n, len(names), 0.0, 0.3)) for n, name in enumerate(names)]
+    target = sources[0]
+    vocab = min(emitted(target.tokenizer.get_vocab()), text_config(target.config).vocab_size)
+    for draft in sources[1:]:
+        theirs, head = draft.tokenizer.get_vocab(), text_config(draft.config).vocab_size
+        check_vocabularies(target.name, target.tokenizer.get_vocab(), draft.name, theirs, vocab, head)
+    _check_memory(sources, precision, device)
+    models = [
+        _load(source, device, dtype, precision, _part(progress, n, len(names), 0.3, 0.95))
+        for n, source in enumerate(sources)
+    ]
+    if device.type == "cpu":
+        threads.settle(models[0].network)
+        models = [_packed(model, progress) for model in models]
+    text = TextCodec(target.tokenizer, _end_tokens(models[0].network, target.tokenizer), vocab)
+    progress("ready", 1.0)
+    return Pair(spec.name, models[0], models[1] if draft_name else None, text, device, dtype, precision, vocab)
+
+
+def _part(progress: Progress, index: int, count: int, start: float, end: float) -> Progress:
+    """Progress of the ``index``-th of ``count`` equal steps between two shares of the whole."""
+    width = (end - start) / count
+    return lambda message, share: progress(message, start + width * (index + share))
+
+
+# -- device and precision -------------------------------------------------------------------------------------------
+
+
+def _device(spec: PairSpec) -> torch.device:
+    if spec.device == "cpu" or (spec.device == "auto" and not torch.cuda.is_available()):
+        return torch.device("cpu")
+    if not torch.cuda.is_available():
+        raise ModelUnavailable("This machine has no CUDA device that PyTorch can use: choose the device auto or cpu.")
+    return torch.device("cuda", torch.cuda.current_device())
+
+
+def _dtype(spec: PairSpec, device: torch.device) -> torch.dtype:
+    """bf16 on CUDA and float32 on CPU unless chosen."""
+    if spec.precision == "int8" and device.type != "cpu":
+        raise ModelUnavailable("int8 is a precision of the CPU here: choose the device cpu, or another precision.")
+    if spec.precision != "auto":
+        return _DTYPES[spec.precision]
+    if device.type != "cuda":
+        return torch.float32
+    if not torch.cuda.is_bf16_supported():
+        raise ModelUnavailable("This CUDA device has no bfloat16: choose the precision float16 or float32.")
+    return torch.bfloat16
+
+
+def _end_tokens(network: PreTrainedModel, tokenizer: Any) -> set[int]:
+    """Ids that end a run: of the generation configuration (or the model's, where that is silent) and the tokenizer."""
+    generation = network.generation_config.eos_token_id if network.generation_config is not None else None
+    named = [generation if generation is not None else text_config(network.config).eos_token_id, tokenizer.eos_token_id]
+    return {i for ids in named for i in (ids if isinstance(ids, list) else [ids]) if i is not None}
+
+
+# -- the weights ----------------------------------------------------------------------------------------------------
+
+
+def _check_memory(sources: list[Source], precision: str, device: torch.device) -> None:
+    """Refuse weights that can't fit, rather than have the operating system end the process."""
+    models = [describe(source.name, source.folder, source.config.to_dict()) for source in sources]
+    needed = memory.need(models, precision, rows=0).peak
+    said = "float32, from which int8 is made" if precision == "int8" else precision
+    cuda = device.type == "cuda"
+    free = torch.cuda.mem_get_info(device)[0] if cuda else memory.host().free
+    if needed is not None and free is not None and needed > free:
+        raise ModelUnavailable(
+            f"The weights of {' and '.join(source.name for source in sources)} need {needed / 1e9:.1f} GB in "
+            f"{said}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
+            "choose a smaller pair or a shorter precision."
+        )
+
+
+def _load(source: Source, device: torch.device, dtype: torch.dtype, precision: str, progress: Progress) -> LoadedModel:
+    if source.folder == embedded.folder():
+        content = embedded.content_hash(source.folder)
+    else:
+        content = folders.content_hash(source.folder, _part(progress, 0, 2, 0.0, 1.0))
+    progress(f"loading weights of {source.name}", 0.5)
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            source.folder,
+            config=source.config,
+            dtype=dtype,
+            device_map={"": device} if device.type == "cuda" else None,  # straight to the GPU, without a copy in memory
+            attn_implementation=attention(source.config),
+            use_safetensors=True,
+            local_files_only=True,
+            trust_remote_code=False,
+            output_loading_info=True,
+        )
+    except Exception as error:
+        if is_out_of_memory(error):
+            free_memory()
+            raise ModelUnavailable(
+                f"Memory of the {device.type.upper()} ran out while loading {source.name}: choose a smaller pair or a "
+                "shorter precision, or free the device."
+            ) from None
+        raise ModelUnavailable(f"The model {source.name} can't be loaded ({first_line(error)}).") from None
+    network, report = loaded
+    missing = sorted(report["missing_keys"])
+    if missing:
+        raise ModelUnavailable(
+            f"The weights of {source.name} are incomplete: {len(missing)} tensors are missing, first {missing[0]}."
+        )
+    network.eval().requires_grad_(False)
+    head = network.get_output_embeddings().weight.shape[0]
+    if precision == "int8":
+        quantise(network, source.name)
+    progress(f"loaded {source.name}", 1.0)
+    return LoadedModel(source.name, content, network, text_config(network.config).max_position_embeddings, head)
+
+
+def _packed(model: LoadedModel, progress: Progress) -> LoadedModel:
+    progress(f"trying faster layouts of {model.name}", 0.97)
+    return replace(model, linears=packing.pack(model.network))

@@ -1,0 +1,223 @@
+"""Between text and token ids: encoding prompts, streaming output, and showing a single token.
+
+A :class:`TextCodec` wraps one fast tokenizer. Output text is built by :class:`TextStream` on
+``tokenizers.decoders.DecodeStream``, so the pieces of a run always add up to the tokenizer's own decoding of all its
+tokens. Not covered: tokenizers without a ``tokenizers`` backend (they are refused at load, ``core/models/load.py``).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+from tokenizers import Tokenizer
+from tokenizers.decoders import DecodeStream
+
+from core.errors import BadInput
+from core.types import Request
+
+_BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+_ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
+
+
+class FastTokenizer(Protocol):
+    """What is used of a transformers fast tokenizer."""
+
+    @property
+    def backend_tokenizer(self) -> Tokenizer: ...
+    @property
+    def all_special_ids(self) -> list[int]: ...
+
+    chat_template: Any
+
+    def apply_chat_template(self, conversation: Any, **options: Any) -> Any: ...
+
+
+class TextCodec:
+    """Encodes prompts and decodes tokens of one tokenizer.
+
+    ``vocab`` is the number of ids that can be emitted (0 … vocab−1); ``eos`` the ids that end a run;
+    ``tokenizer_hash`` and ``template_hash`` are SHA-256 hex digests (the latter of an empty string without a template).
+    """
+
+    def __init__(self, tokenizer: FastTokenizer, eos: Iterable[int] = (), vocab: int | None = None) -> None:
+        self._tokenizer = tokenizer
+        self._backend = tokenizer.backend_tokenizer
+        # A tokenizer.json may carry a training-time limit; it would silently shorten prompts.
+        self._backend.no_truncation()
+        self._backend.no_padding()
+        added = self._backend.get_added_tokens_decoder()
+        self._special = {i: token.content for i, token in added.items() if token.special}
+        for i in tokenizer.all_special_ids:
+            self._special.setdefault(i, self._backend.id_to_token(i) or "")
+        self._literal = {i for i, token in added.items() if not token.special}
+        ids = self._backend.get_vocab(with_added_tokens=True).values()
+        self.vocab = min(max(ids) + 1, vocab or max(ids) + 1)
+        self.eos = frozenset(i for i in eos if i < self.vocab)
+        self.tokenizer_hash = _sha256(self._backend.to_str())
+        self.template_hash = _sha256(str(tokenizer.chat_template or ""))
+        decoder = self._backend.decoder
+        self._decoder = decoder.__getstate__().decode() if decoder is not None else ""
+        self._reference = self._backend.encode("a", add_special_tokens=False).ids[-1:]
+        self._pieces: dict[int, str] = {}
+
+    @property
+    def has_template(self) -> bool:
+        """True when prompts can be wrapped as chat turns."""
+        return bool(self._tokenizer.chat_template)
+
+    # -- text → tokens ------------------------------------------------------------------------------------------
+
+    def encode(self, request: Request) -> list[int]:
+        """Token ids of the request's prompt, at least one.
+
+        With ``request.chat`` and a chat template, the prompt is one user turn and control tokens typed inside it (such
+        as ``<|im_end|>``) are read as plain text: a user can't close their own turn. A raw prompt is read as the model
+        reads text, control tokens included, with the tokenizer's own leading tokens (BOS) added.
+        Raises BadInput when the prompt is empty, not valid text, refused by the template, or outside the vocabulary.
+        """
+        if not request.prompt.strip():
+            raise BadInput("The prompt is empty: type something to decode.")
+        try:
+            request.prompt.encode()
+        except UnicodeEncodeError as error:
+            half = request.prompt[error.start]
+            raise BadInput(
+                f"The prompt holds half a character (U+{ord(half):04X} at position {error.start}), "
+                "which no tokenizer can read: remove it."
+            ) from None
+        chat = request.chat and self.has_template
+        ids = self._encode_chat(request.prompt) if chat else self._backend.encode(request.prompt).ids
+        if not ids:
+            raise BadInput("The prompt has no tokens after the tokenizer's normalisation: type some text.")
+        outside = next((i for i in ids if i >= self.vocab), None)
+        if outside is not None:
+            raise BadInput(
+                f"The prompt holds the token {self._backend.id_to_token(outside)!r} (id {outside}), but the model "
+                f"knows only ids below {self.vocab}: remove it."
+            )
+        return ids
+
+    def _encode_chat(self, prompt: str) -> list[int]:
+        try:
+            rendered = self._tokenizer.apply_chat_template(
+                [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
+            )
+        except Exception as error:  # templates are programs of the model's author and may raise anything
+            raise BadInput(f"The model's chat template refuses this prompt ({error}): turn the template off.") from None
+        encoding = self._backend.encode(rendered, add_special_tokens=False)
+        if not any(name and name in prompt for name in self._special.values()):
+            return encoding.ids
+        said = prompt if prompt in rendered else prompt.strip()  # some templates trim the turn
+        start = rendered.find(said)
+        if start < 0:
+            raise BadInput(
+                "The prompt holds control tokens and the chat template rewrites it: remove one or the other."
+            )
+        ids: list[int] = []
+        for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            typed = token in self._special and start <= begin and end <= start + len(said)
+            ids.extend(self._plain(rendered[begin:end]) if typed else [token])
+        return ids
+
+    def _plain(self, text: str) -> list[int]:
+        self._backend.encode_special_tokens = True
+        try:
+            return self._backend.encode(text, add_special_tokens=False).ids
+        finally:
+            self._backend.encode_special_tokens = False
+
+    # -- tokens → text ------------------------------------------------------------------------------------------
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of whole output; special tokens give none, invalid bytes U+FFFD."""
+        return self._backend.decode(list(tokens), skip_special_tokens=True)
+
+    def stream(self) -> TextStream:
+        """A new output stream, for one run."""
+        return TextStream(self)
+
+    def piece(self, token: int) -> str:
+        """One token for display: valid UTF-8 as it is, other bytes as ⟨e2⟩, special tokens by their name, ids that the
+        tokenizer doesn't know as ⟨id 300⟩."""
+        if token not in self._pieces:
+            self._pieces[token] = self._make_piece(token)
+        return self._pieces[token]
+
+    def _make_piece(self, token: int) -> str:
+        name = self._backend.id_to_token(token)
+        if name is None:
+            return f"⟨id {token}⟩"
+        if token in self._special or token in self._literal:
+            return name
+        raw = self._bytes(name)
+        if raw is None:
+            return self._continued([token])
+        return _ESCAPED_BYTE.sub(lambda m: f"⟨{ord(m[0]) - 0xDC00:02x}⟩", raw.decode("utf-8", "surrogateescape"))
+
+    def _bytes(self, name: str) -> bytes | None:
+        """The bytes a vocabulary entry stands for, or None when it stands for text."""
+        if '"ByteLevel"' in self._decoder:
+            try:
+                return bytes(_BYTE_OF_CHARACTER[c] for c in name)
+            except KeyError:  # not from the byte alphabet: the decoder takes the entry as it is
+                return name.encode()
+        fallback = _BYTE_FALLBACK.fullmatch(name) if '"ByteFallback"' in self._decoder else None
+        return bytes([int(fallback[1], 16)]) if fallback else None
+
+    def _continued(self, tokens: Sequence[int]) -> str:
+        """Text of ``tokens`` when text precedes them (a decoder may trim what stands first)."""
+        before = self._backend.decode(self._reference, skip_special_tokens=True)
+        return self._backend.decode([*self._reference, *tokens], skip_special_tokens=True)[len(before) :]
+
+
+class TextStream:
+    """Output text token by token. ``step`` gives what the token completed, ``flush`` the truncated rest.
+
+    The strings add up to ``TextCodec.decode`` of the same tokens. One exception: a byte-fallback tokenizer turns a
+    whole run of byte tokens into U+FFFD when its end is invalid, also characters complete and shown before; those
+    stay as shown. A step costs the same at any length of output, except inside a run of invalid bytes.
+    """
+
+    def __init__(self, codec: TextCodec) -> None:
+        self._codec = codec
+        self._decoder = DecodeStream(skip_special_tokens=True)
+        self._pending: list[int] = []
+        self._shown = False
+
+    def step(self, token: int) -> str:
+        """Text completed by this token; "" while a character is split and for special tokens."""
+        self._pending.append(token)
+        try:
+            text = self._decoder.step(self._codec._backend, token)
+        except Exception:  # the library's only signal that text already given would change
+            text = self._codec._continued(self._pending)
+            self._decoder = DecodeStream(ids=list(self._pending), skip_special_tokens=True)
+        if text:
+            self._pending.clear()
+            self._shown = True
+        return text or ""
+
+    def flush(self) -> str:
+        """The rest of a truncated output: incomplete characters as U+FFFD. The stream is empty afterwards."""
+        rest = self._codec._continued(self._pending) if self._shown else self._codec.decode(self._pending)
+        self._pending.clear()
+        self._decoder = DecodeStream(skip_special_tokens=True)
+        self._shown = False
+        return rest
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _byte_alphabet() -> dict[str, int]:
+    """The byte-level alphabet (GPT-2): printable Latin-1 stands for itself, other bytes follow from U+0100."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    hidden = [b for b in range(256) if b not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(hidden)}
+
+
+_BYTE_OF_CHARACTER = _byte_alphabet()

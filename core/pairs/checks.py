@@ -1,0 +1,134 @@
+"""Checks of pairs asked for by a page, each in a process of its own: no library and no weight enters the app's process.
+
+One check runs at a time; the last findings are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from core.pairs.findings import Finding, Step
+
+COMMAND = (sys.executable, "-m", "core.models.inspection")
+KEEP = 20
+"""Checks that are remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckView:
+    """A check at one moment. ``running`` until it has a ``finding`` or a ``problem`` (the check itself broke off);
+    ``share`` done in [0, 1]; ``seconds`` since it began, or that it took."""
+
+    name: str
+    running: bool
+    message: str
+    share: float
+    seconds: float
+    finding: Finding | None
+    problem: str
+
+
+class Checks:
+    """Thread-safe. ``command`` gets the pair's name as its last argument and answers as core.models.inspection does."""
+
+    def __init__(self, command: Sequence[str] = COMMAND) -> None:
+        self._command = tuple(command)
+        self._lock = threading.Lock()  # guards everything below
+        self._views: OrderedDict[str, CheckView] = OrderedDict()
+        self._began: dict[str, float] = {}
+        self._process: subprocess.Popen[str] | None = None
+        self._current = ""
+
+    def start(self, name: str) -> None:
+        """Check the pair ``name``, again if it was checked before; the check that runs now is stopped."""
+        with self._lock:
+            if self._current == name:
+                return
+            self._stop()
+            self._began[name] = time.monotonic()
+            self._put(CheckView(name, True, "starting", 0.0, 0.0, None, ""))
+            root = Path(__file__).resolve().parents[2]
+            paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+            try:
+                process = subprocess.Popen(
+                    [*self._command, name],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                    encoding="utf-8",
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+                )
+            except (OSError, ValueError) as error:  # ValueError: a null character in the name
+                self._end(name, None, f"The check can't be started ({error}): check the name.")
+                return
+            self._process, self._current = process, name
+        threading.Thread(target=self._follow, args=(process, name), name="check", daemon=True).start()
+
+    def view(self, name: str) -> CheckView | None:
+        """The check of ``name`` now; None when it was never asked for or is forgotten."""
+        with self._lock:
+            view = self._views.get(name)
+            if view is None or not view.running:
+                return view
+            return replace(view, seconds=time.monotonic() - self._began[name])
+
+    def stop(self, name: str) -> None:
+        """End the check of ``name`` if it runs."""
+        with self._lock:
+            if self._current == name:
+                self._stop()
+
+    def close(self) -> None:
+        """End the check that runs."""
+        with self._lock:
+            self._stop()
+
+    def _follow(self, process: subprocess.Popen[str], name: str) -> None:
+        assert process.stdout is not None
+        finding, problem = None, ""
+        with process.stdout:
+            for line in process.stdout:
+                try:
+                    step = Step.of(line)
+                except ValueError:
+                    problem = "The check was not understood: please report the pair's name."
+                    break
+                if step.finding is not None:
+                    finding = step.finding
+                    break
+                with self._lock:
+                    if self._process is process:
+                        self._put(replace(self._views[name], message=step.message, share=step.share))
+        process.kill()
+        code = process.wait()
+        if finding is None and not problem:
+            problem = f"The checking process ended without an answer (exit code {code}): try again."
+        with self._lock:
+            if self._process is process:
+                self._process, self._current = None, ""
+                self._end(name, finding, problem)
+
+    def _stop(self) -> None:
+        process, name = self._process, self._current
+        self._process, self._current = None, ""
+        if process is not None:
+            process.kill()  # the thread that follows it reaps it
+            self._end(name, None, "Stopped.")
+
+    def _end(self, name: str, finding: Finding | None, problem: str) -> None:
+        took = time.monotonic() - self._began.pop(name)
+        self._put(CheckView(name, False, "", 1.0, took, finding, problem))
+
+    def _put(self, view: CheckView) -> None:
+        self._views[view.name] = view
+        self._views.move_to_end(view.name)
+        while len(self._views) > KEEP:
+            self._views.popitem(last=False)

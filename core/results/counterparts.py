@@ -1,0 +1,112 @@
+"""The run that another run should be compared with, derived by one function, with the reason in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from core.grammar import format_allowed, format_rule, format_shape
+from core.results.matching import plain_counterpart, reference_sampling
+from core.types import (
+    Block,
+    ChainShape,
+    Lossless,
+    MinPCeiling,
+    NoDrafter,
+    Request,
+    SpecCascade,
+    TreeShape,
+    Truncation,
+    TruncationSpec,
+    Typical,
+)
+
+Kind = Literal["plain", "chain", "tree", "lossless"]
+
+
+@dataclass(frozen=True, slots=True)
+class Counterpart:
+    """``request`` differs from the run's own only in what ``kind`` names; ``reason`` is a sentence for the page."""
+
+    kind: Kind
+    request: Request
+    reason: str
+
+
+def counterparts(request: Request) -> list[Counterpart]:
+    """Every comparison that makes sense for ``request``: plain decoding of the same target, the other shape at the
+    same verification budget, and for a lossy rule its matched baseline (rules.md §1; article, "Compare matched
+    workload"). Empty for plain decoding."""
+    if isinstance(request.drafter, NoDrafter):
+        return []
+    found = [
+        Counterpart(
+            "plain",
+            plain_counterpart(request),
+            "Plain decoding of the same target under the same law: what speculation has to beat.",
+        )
+    ]
+    if shape := _other_shape(request):
+        found.append(shape)
+    if not isinstance(request.rule, Lossless):
+        found.append(baseline(request))
+    return found
+
+
+def _other_shape(request: Request) -> Counterpart | None:
+    match request.shape:
+        case TreeShape(topk=1) | ChainShape():
+            budget = request.shape.drafted + 1
+            if budget < 3 or isinstance(request.rule, Block):
+                return None  # one candidate can't branch, and a block mustn't
+            tree = TreeShape(steps=budget // 2, topk=2, nodes=budget)
+            return Counterpart(
+                "tree",
+                request.model_copy(update={"shape": tree}),
+                f"The tree {format_shape(tree)} verifies {budget} nodes a round, as {format_shape(request.shape)} does"
+                + ("; its candidates are the draft's best, not samples." if request.samples_candidates else "."),
+            )
+        case TreeShape(nodes=nodes):
+            chain = TreeShape(steps=nodes - 1, topk=1, nodes=nodes)
+            return Counterpart(
+                "chain",
+                request.model_copy(update={"shape": chain}),
+                f"The chain {format_shape(chain)} verifies {nodes} nodes a round, "
+                f"as {format_shape(request.shape)} does.",
+            )
+        case _:
+            return None
+
+
+def baseline(request: Request) -> Counterpart:
+    """The lossless run that a rule is compared with, and why: under the same allowed set for a truncation rule, under
+    the same sampling for every other (rules.md §1 "matched baseline")."""
+    rule, sampling = request.rule, reference_sampling(request)
+    name = format_rule(rule)
+    match rule:
+        case Block():
+            reason = (
+                "Block verification is lossless: its baseline tests the same draft token by token, under the same law."
+            )
+        case SpecCascade(p_base=p_base):
+            reason = (
+                f"{name} accepts only tokens with p ≥ {p_base:g}·max p, so its fair baseline samples the target under "
+                "that same allowed set, losslessly."
+            )
+        case Typical() | Truncation():
+            reason = (
+                f"{name} accepts inside an allowed set of the target ({format_allowed((rule.allowed,))}), so its fair "
+                "baseline samples the target under that same set, losslessly."
+            )
+        case MinPCeiling():
+            reason = (
+                f"{name} lets the draft speak inside its set and caps it outside, yet emits tokens of any p: its "
+                "baseline is the target's own law, lossless."
+            )
+        case _:
+            reason = f"{name} mixes draft and target; its baseline is the target's own law, lossless."
+    if isinstance(rule, TruncationSpec) and request.sampling.greedy:
+        reason = (
+            f"Greedy decoding has one token in the allowed set of {name}: its baseline is lossless greedy decoding."
+        )
+    return Counterpart("lossless", request.model_copy(update={"rule": Lossless(), "sampling": sampling}), reason)

@@ -1,0 +1,167 @@
+"""Metrics: one definition each, derived here alone from stored counts and seconds (metrics.md).
+
+A rate with an empty denominator is None: not 0, not NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from core.records import Ended, Round, Started, Summary
+from core.results.glossary import GLOSSARY, Metric
+
+__all__ = ["GLOSSARY", "Metric", "progress", "speed_up", "summarise", "violations"]
+
+
+def summarise(started: Started, rounds: Sequence[Round], ended: Ended) -> Summary:
+    """The metrics of one run from its records."""
+    output = sum(len(one.committed) for one in rounds)
+    drafted = sum(one.drafted for one in rounds)
+    accepted = sum(one.accepted for one in rounds)
+    decode_s = sum(one.wall_s for one in rounds)
+    ttft_s = next((one.ended_at_s for one in rounds if one.committed), None)
+    last_s = next((one.ended_at_s for one in reversed(rounds) if one.committed), None)
+    gaps = token_gaps(rounds)
+    bursts = [gap for gap in gaps if gap > 0.0]
+    return Summary(
+        prompt_tokens=started.prompt_tokens,
+        output_tokens=output,
+        rounds=len(rounds),
+        rounds_without_draft=sum(one.drafted == 0 for one in rounds),
+        drafted=drafted,
+        accepted=accepted,
+        rejected=sum(one.count("rejected") for one in rounds),
+        unreached=sum(one.count("unreached") for one in rounds),
+        cut=sum(one.count("cut") for one in rounds),
+        text=ended.text,
+        stop_reason=ended.stop_reason,
+        tokens_per_round=ratio(output, len(rounds)),
+        accepted_length=ratio(accepted, len(rounds)),
+        draft_acceptance_rate=ratio(accepted, drafted),
+        path_acceptance=ratio(accepted, sum(one.depth_offered for one in rounds)),
+        target_calls_per_token=ratio(len(rounds), output),
+        acceptance_unconditional=acceptance_by_position(rounds, conditional=False),
+        acceptance_conditional=acceptance_by_position(rounds, conditional=True),
+        draft_s=sum(one.draft_s for one in rounds),
+        verify_s=sum(one.verify_s for one in rounds),
+        state_s=sum(one.state_s for one in rounds),
+        other_s=sum(one.other_s for one in rounds),
+        prefill_s=started.prefill_s,
+        decode_s=decode_s,
+        ttft_s=ttft_s,
+        tpot_s=None if ttft_s is None or last_s is None else ratio(last_s - ttft_s, output - 1),
+        e2e_s=last_s if last_s is not None else ended.e2e_s,
+        gap_p50_s=percentile(gaps, 50),
+        gap_p95_s=percentile(gaps, 95),
+        gap_max_s=max(gaps, default=None),
+        burst_gap_p50_s=percentile(bursts, 50),
+        burst_gap_p95_s=percentile(bursts, 95),
+        burst_gap_max_s=max(bursts, default=None),
+        tokens_per_second=ratio(output, decode_s),
+        peak_memory_bytes=ended.peak_memory_bytes,
+        peak_memory_kind=ended.peak_memory_kind,
+        **distortion_of(rounds),
+    )
+
+
+def progress(started: Started, rounds: Sequence[Round]) -> Summary:
+    """The same metrics of a run that still goes on, up to its last whole round; ``stop_reason`` is meaningless yet."""
+    text = "".join(piece for one in rounds for piece in one.committed_text)
+    last_s = rounds[-1].ended_at_s if rounds else started.prefill_s
+    return summarise(started, rounds, Ended(started.request, "interrupted", text, last_s))
+
+
+def speed_up(run: Summary, plain: Summary) -> float | None:
+    """Same-target plain decoding time per token over this run's (×); both measured, or None."""
+    if run.tokens_per_second is None or plain.tokens_per_second is None:
+        return None
+    return ratio(run.tokens_per_second, plain.tokens_per_second)
+
+
+def ratio(numerator: float, denominator: float) -> float | None:
+    """``numerator / denominator``, or None where the denominator is not positive."""
+    return numerator / denominator if denominator > 0 else None
+
+
+def percentile(values: Sequence[float], percent: float) -> float | None:
+    """Linear-interpolated percentile, or None of nothing."""
+    return float(np.percentile(values, percent)) if values else None
+
+
+def token_gaps(rounds: Sequence[Round]) -> list[float]:
+    """Seconds between consecutive tokens as emitted: a round's tokens come as a burst, so gap, 0, 0, gap …"""
+    gaps: list[float] = []
+    previous: float | None = None
+    for one in rounds:
+        if not one.committed:
+            continue
+        if previous is not None:
+            gaps.append(one.ended_at_s - previous)
+        gaps += [0.0] * (len(one.committed) - 1)
+        previous = one.ended_at_s
+    return gaps
+
+
+def acceptance_by_position(rounds: Sequence[Round], *, conditional: bool) -> tuple[float | None, ...]:
+    """Acceptance at position i = 1, 2, …: rounds with accepted ≥ i over rounds that drafted ≥ i (vLLM), or, when
+    conditional, over those of them with accepted ≥ i − 1. For a tree, "drafted" is the depth offered."""
+    fared = [(one.depth_offered, one.accepted) for one in rounds]  # once, not once a position: a page asks at each tick
+    deepest = max((depth for depth, _ in fared), default=0)
+    rates = []
+    for i in range(1, deepest + 1):
+        offered = [accepted for depth, accepted in fared if depth >= i and (not conditional or accepted >= i - 1)]
+        rates.append(ratio(sum(accepted >= i for accepted in offered), len(offered)))
+    return tuple(rates)
+
+
+def distortion_of(rounds: Sequence[Round]) -> dict[str, Any]:
+    """The distortion fields of a Summary: means over tested positions, KL over those that have one; overshoot is a
+    share of tested tokens. All None where nothing was measured."""
+    times = [one.distortion_s for one in rounds if one.distortion_s is not None]
+    if not times:
+        return {}
+    found = [(one, place, place.distortion) for one in rounds for place in one.positions if place.distortion]
+    kls = [distortion.kl for _, _, distortion in found if distortion.kl is not None]
+    tried = [
+        (distortion.overshoot, sum(node.parent == place.node and node.u is not None for node in one.nodes))
+        for one, place, distortion in found
+        if distortion.overshoot is not None
+    ]
+    return {
+        "distortion_kl": mean(kls),
+        "distortion_tv": mean([distortion.tv for _, _, distortion in found]),
+        "escaped_mass": mean([distortion.escaped_mass for _, _, distortion in found]),
+        "overshoot": ratio(sum(share * count for share, count in tried), sum(count for _, count in tried)),
+        "distortion_positions": len(found),
+        "distortion_kl_undefined": len(found) - len(kls),
+        "distortion_conditional": sum(distortion.conditional for _, _, distortion in found),
+        "distortion_s": sum(times),
+    }
+
+
+def mean(values: Sequence[float]) -> float | None:
+    """The arithmetic mean, or None of nothing."""
+    return ratio(sum(values), len(values))
+
+
+def violations(summary: Summary, rounds: Sequence[Round]) -> list[str]:
+    """Conservation laws that a run's records break, as sentences; empty for every sound run (metrics.md)."""
+    broken = []
+    if sum(len(one.committed) for one in rounds) != summary.output_tokens:
+        broken.append("the committed tokens of the rounds are not the output's length")
+    if summary.drafted != summary.accepted + summary.rejected + summary.unreached + summary.cut:
+        broken.append("drafted is not accepted + rejected + unreached + cut")
+    for one in rounds:
+        if abs(one.draft_s + one.verify_s + one.state_s + one.other_s - one.wall_s) > 1e-3:
+            broken.append(f"round {one.index}: the stages do not add up to its wall time")
+        if len(one.committed) != one.accepted + (one.source != "none"):
+            broken.append(f"round {one.index}: committed is not accepted plus its correction or bonus")
+    by_position = (*summary.acceptance_unconditional, *summary.acceptance_conditional)
+    shares = (summary.distortion_tv, summary.escaped_mass, summary.overshoot)
+    rates = (summary.draft_acceptance_rate, summary.path_acceptance, *shares, *by_position)
+    if any(rate is not None and not 0.0 <= rate <= 1.0 for rate in rates):
+        broken.append("a rate lies outside 0 … 1")
+    return broken

@@ -1,0 +1,183 @@
+"""Logits to processed distributions, and drawing from them.
+
+All processing is the library's own logits processors, in the library's order, per position over the true prefix
+(earlier candidates of the round included). Softmax is float32. Shapes: V = vocabulary (ids that are emitted).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor
+from transformers.generation.logits_process import (
+    EpsilonLogitsWarper,
+    EtaLogitsWarper,
+    LogitsProcessorList,
+    MinNewTokensLengthLogitsProcessor,
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    TemperatureLogitsWarper,
+    TopKLogitsWarper,
+    TopPLogitsWarper,
+)
+
+from core.rules.token_rule import normalised
+from core.sampling.allowed import allowed_set
+from core.sampling.prefix import Prefix
+from core.types import AllowedSet, Sampling
+
+
+@dataclass(frozen=True, slots=True)
+class Distributions:
+    """Makes the p, q and growth rows of one request from its raw logits rows.
+
+    Temperature, top-k, top-p and penalties shape p and q; min-p, η, ε and further allowed sets truncate p only, unless
+    ``sampling.truncate_draft`` (rules.md, head). Greedy requests give one-hot rows.
+    """
+
+    penalties: LogitsProcessorList
+    draft_warpers: LogitsProcessorList
+    target_warpers: LogitsProcessorList
+    greedy: bool
+    target_sets: tuple[AllowedSet, ...] = ()
+    draft_sets: tuple[AllowedSet, ...] = ()
+    """Further allowed sets, formed on the finished distribution as a truncation rule forms its own."""
+    keeps_growth: bool = False
+    """Growers keep the drafter's own probabilities in the draft: a greedy rule with a law of its own needs them."""
+
+    @classmethod
+    def of(
+        cls,
+        sampling: Sampling,
+        eos: frozenset[int],
+        prompt_tokens: int,
+        device: torch.device,
+    ) -> Distributions:
+        """Processors of one request; ``prompt_tokens`` is where its own output begins (for ``min_new_tokens``)."""
+        penalties = LogitsProcessorList()
+        if sampling.repetition_penalty != 1.0:
+            penalties.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
+        if sampling.min_new_tokens and eos:
+            ends = sorted(eos)
+            penalties.append(
+                MinNewTokensLengthLogitsProcessor(prompt_tokens, sampling.min_new_tokens, ends, device=str(device))
+            )
+        if sampling.greedy:
+            return cls(penalties, LogitsProcessorList(), LogitsProcessorList(), True)
+        common = _common_warpers(sampling)
+        truncation = _truncation_warpers(sampling)
+        draft = LogitsProcessorList([*common, *truncation] if sampling.truncate_draft else common)
+        target = LogitsProcessorList([*common, *truncation])
+        sets = tuple(one for one in sampling.allowed if not one.everything)
+        return cls(penalties, draft, target, False, sets, sets if sampling.truncate_draft else ())
+
+    def target(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
+        """p [V] after ``prefix`` from raw target logits [V]."""
+        return self._distribution(logits, prefix, self.target_warpers, self.target_sets)
+
+    def targets(self, logits: Tensor) -> Tensor:
+        """p [R, V] of raw target logits [R, V] of requests that sample as this one does, each as :meth:`target` gives
+        it. Only without penalties, which read each request's own prefix."""
+        return self._sampled(logits.float(), self.target_warpers, self.target_sets)
+
+    def choice(self, logits: Tensor, prefix: Sequence[int]) -> int:
+        """The token of greatest score after ``prefix``."""
+        return int(self._penalised(logits, prefix).argmax())
+
+    def draft(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
+        """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from.
+
+        The host reads nothing of it, but for draft truncations by ε or η: the library's η warper checks its input, and
+        thresholds that depend on a row's entropy or peak are compared on the host (``core/sampling/allowed.py``).
+        """
+        return self._distribution(logits, prefix, self.draft_warpers, self.draft_sets)
+
+    def growth(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
+        """The drafter's own probabilities [V], untempered and untruncated: they grow deterministic trees, as EAGLE-2
+        and SGLang do, and are reported as ``score``. They never enter an acceptance ratio (rules.md §2)."""
+        return torch.softmax(self._penalised(logits, prefix).float(), dim=-1)[0]
+
+    def _distribution(
+        self,
+        logits: Tensor,
+        prefix: Sequence[int] | Prefix,
+        warpers: LogitsProcessorList,
+        sets: tuple[AllowedSet, ...],
+    ) -> Tensor:
+        scores = self._penalised(logits, prefix)
+        if self.greedy:
+            return one_hot(scores.argmax(), scores.shape[-1], scores.device)
+        return self._sampled(scores, warpers, sets)[0]
+
+    def _sampled(self, scores: Tensor, warpers: LogitsProcessorList, sets: tuple[AllowedSet, ...]) -> Tensor:
+        """Distributions [R, V] of penalised scores [R, V]."""
+        distributions = torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)
+        return torch.stack([_within(row, sets) for row in distributions]) if sets else distributions
+
+    def _penalised(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
+        scores = logits.float()[None]
+        if not self.penalties:
+            return scores
+        ids = (prefix if isinstance(prefix, Prefix) else Prefix(prefix)).ids(logits.device)
+        return self.penalties(cast(torch.LongTensor, ids), scores)
+
+
+_NO_PREFIX = cast(torch.LongTensor, torch.empty((1, 0), dtype=torch.long))
+"""Warpers look at scores alone; only penalties read the prefix."""
+
+
+def _within(distribution: Tensor, sets: tuple[AllowedSet, ...]) -> Tensor:
+    for one in sets:
+        distribution = normalised(distribution * allowed_set(one, distribution))
+    return distribution
+
+
+def _common_warpers(sampling: Sampling) -> LogitsProcessorList:
+    warpers = LogitsProcessorList()
+    if sampling.temperature != 1.0:
+        warpers.append(TemperatureLogitsWarper(float(sampling.temperature)))
+    if sampling.top_k:
+        warpers.append(TopKLogitsWarper(sampling.top_k))
+    if sampling.top_p < 1.0:
+        warpers.append(TopPLogitsWarper(sampling.top_p))
+    return warpers
+
+
+def _truncation_warpers(sampling: Sampling) -> LogitsProcessorList:
+    warpers = LogitsProcessorList()
+    if sampling.min_p:
+        warpers.append(MinPLogitsWarper(sampling.min_p))
+    if sampling.epsilon:
+        warpers.append(EpsilonLogitsWarper(sampling.epsilon))
+    if sampling.eta:
+        warpers.append(EtaLogitsWarper(sampling.eta))
+    return warpers
+
+
+def one_hot(token: int | Tensor, vocab: int, device: torch.device | str = "cpu") -> Tensor:
+    """The distribution [V] of a deterministic choice; a token that is a tensor (int64 []) stays on its device."""
+    row = torch.zeros(vocab, device=device)
+    if isinstance(token, Tensor):
+        return row.scatter_(0, token[None], 1.0)
+    row[token] = 1.0
+    return row
+
+
+def draw(distribution: Tensor, u: float) -> int:
+    """:func:`drawn`, read by the host."""
+    return int(drawn(distribution, u))
+
+
+def drawn(distribution: Tensor, u: float) -> Tensor:
+    """The token (int64 []) at which the cumulative sum of ``distribution`` [V] passes u ∈ [0, 1), on its device.
+
+    Never one of probability 0: where u·total rounds up to the total, the token at which the sum reaches it. Sums in
+    float64: in float32 the last of 50,000 tokens would move by more than a coin's resolution.
+    """
+    cumulative = torch.cumsum(distribution.double(), dim=-1)
+    total = cumulative[-1]
+    passing = torch.searchsorted(cumulative, u * total, right=True)
+    return torch.minimum(passing, torch.searchsorted(cumulative, total)).clamp_max_(len(distribution) - 1)

@@ -1,0 +1,242 @@
+"""What a person can ask for: frozen, validated specifications. No torch here.
+
+One class per choice (shape, drafter, rule), so that only legal combinations exist; ``core/types/rules.py`` holds those
+of the rules. ``core/grammar.py`` reads and prints their one-line texts, ``core/records.py`` holds what comes out of a
+run. p is the target, q the draft.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from core.types.rules import AllowedSet, Block, Lossless, RuleSpec
+from core.types.spec import Spec
+
+GREEDY_BELOW = 1e-5
+"""Temperatures below this decode greedily: one constant for draft, verifier and page (rules.md §2)."""
+
+MOST_COUNT = 1_000_000
+"""Largest number of tokens that any setting counts."""
+
+MAX_DRAFT_NODES = 256
+"""Most candidates one round may draft; a larger verification pass is refused rather than tried."""
+
+
+# -- sampling -------------------------------------------------------------------------------------------------------
+
+
+class Sampling(Spec):
+    """How a distribution is made from logits (design.md "Sampling"); defaults leave the softmax as it is.
+
+    Temperature, top-k, top-p and penalties shape p and q alike; min-p, η, ε and ``allowed`` truncate p only unless
+    ``truncate_draft`` (rules.md, head).
+    """
+
+    temperature: float = Field(default=1.0, ge=0.0, le=100.0)
+    top_k: int = Field(default=0, ge=0, le=MOST_COUNT, description="0 = off")
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    min_p: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off")
+    eta: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off; η-sampling's ε with δ = √ε")
+    epsilon: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off; ε-sampling's cutoff")
+    repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0)
+    min_new_tokens: int = Field(default=0, ge=0, le=MOST_COUNT)
+    truncate_draft: bool = False
+    allowed: tuple[AllowedSet, ...] = Field(
+        default=(),
+        max_length=8,
+        description="further allowed sets, each formed on what all before left: a truncation rule's matched baseline",
+    )
+
+    @property
+    def greedy(self) -> bool:
+        """True when the temperature is below :data:`GREEDY_BELOW`."""
+        return self.temperature < GREEDY_BELOW
+
+
+class Stops(Spec):
+    """When a run ends besides the model's own end tokens and the context's end."""
+
+    max_new_tokens: int = Field(default=128, ge=1, le=MOST_COUNT)
+    stop_strings: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=16)
+
+
+# -- drafters -------------------------------------------------------------------------------------------------------
+
+
+class NoDrafter(Spec):
+    """Plain decoding: the draft is empty."""
+
+    kind: Literal["none"] = "none"
+
+
+class SmallModelDrafter(Spec):
+    """Another model of the same vocabulary drafts (the pair's draft)."""
+
+    kind: Literal["model"] = "model"
+
+
+class PromptLookupDrafter(Spec):
+    """Copies what followed the last occurrence of the current n-gram; deterministic, no model."""
+
+    kind: Literal["prompt_lookup"] = "prompt_lookup"
+    min_ngram: int = Field(default=1, ge=1, le=64)
+    max_ngram: int = Field(default=3, ge=1, le=64)
+
+    @model_validator(mode="after")
+    def _ordered(self) -> PromptLookupDrafter:
+        if self.min_ngram > self.max_ngram:
+            raise ValueError(
+                f"prompt lookup's shortest n-gram {self.min_ngram} is longer than its longest {self.max_ngram}"
+            )
+        return self
+
+
+class EarlyExitDrafter(Spec):
+    """Self-speculation: the target's first ``layers`` layers draft (article, "Self-speculation")."""
+
+    kind: Literal["early_exit"] = "early_exit"
+    layers: int = Field(ge=1, le=1000)
+
+
+DrafterSpec = Annotated[
+    NoDrafter | SmallModelDrafter | PromptLookupDrafter | EarlyExitDrafter,
+    Field(discriminator="kind"),
+]
+
+
+# -- shapes ---------------------------------------------------------------------------------------------------------
+
+
+class NoShape(Spec):
+    """No candidates: plain decoding."""
+
+    kind: Literal["none"] = "none"
+
+    @property
+    def depth(self) -> int:
+        """Longest path a round can offer, in tokens."""
+        return 0
+
+    @property
+    def drafted(self) -> int:
+        """Most candidates a round sends to verification, in tokens (the root is not one)."""
+        return 0
+
+
+class ChainShape(Spec):
+    """``chain:γ``: one path of γ candidates, sampled from q (greedy at temperature 0)."""
+
+    kind: Literal["chain"] = "chain"
+    gamma: int = Field(ge=1, le=MAX_DRAFT_NODES)
+
+    @property
+    def depth(self) -> int:
+        """Longest path a round can offer, in tokens."""
+        return self.gamma
+
+    @property
+    def drafted(self) -> int:
+        """Most candidates a round sends to verification, in tokens."""
+        return self.gamma
+
+
+class TreeShape(Spec):
+    """``s{steps}_k{topk}_d{nodes}`` (SGLang's): deterministic top-k beams; ``nodes`` includes the root.
+
+    Each step expands the ``topk`` best beams; the best ``nodes − 1`` candidates by cumulative score are kept.
+    """
+
+    kind: Literal["tree"] = "tree"
+    steps: int = Field(ge=1, le=64)
+    topk: int = Field(ge=1, le=64)
+    nodes: int = Field(ge=2, le=MAX_DRAFT_NODES + 1)
+
+    @model_validator(mode="after")
+    def _reachable(self) -> TreeShape:
+        most = self.topk + (self.steps - 1) * self.topk * self.topk
+        if self.nodes - 1 > most:
+            raise ValueError(
+                f"s{self.steps}_k{self.topk} reaches at most {most} candidates, "
+                f"so d can be at most {most + 1}, not {self.nodes}"
+            )
+        return self
+
+    @property
+    def depth(self) -> int:
+        """Longest path a round can offer, in tokens."""
+        return min(self.steps, self.nodes - 1)
+
+    @property
+    def drafted(self) -> int:
+        """Most candidates a round sends to verification, in tokens."""
+        return self.nodes - 1
+
+
+ShapeSpec = Annotated[NoShape | ChainShape | TreeShape, Field(discriminator="kind")]
+
+
+# -- requests and runs ----------------------------------------------------------------------------------------------
+
+
+class Request(Spec):
+    """One prompt to decode, with everything that decides its tokens except the weights."""
+
+    prompt: str = Field(max_length=4_000_000)
+    chat: bool = Field(
+        default=True,
+        description="wrap the prompt in the tokenizer's chat template as one user turn",
+    )
+    sampling: Sampling = Sampling()
+    stops: Stops = Stops()
+    drafter: DrafterSpec = NoDrafter()
+    shape: ShapeSpec = NoShape()
+    rule: RuleSpec = Lossless()
+    seed: int = Field(default=0, ge=0, lt=2**63)
+    measure_distortion: bool = Field(
+        default=True, description="record what the rule emits at each tested position against the reference law"
+    )
+
+    @property
+    def samples_candidates(self) -> bool:
+        """True when candidates are drawn from q; False when they are the drafter's best or copied (deterministic)."""
+        copied = isinstance(self.drafter, PromptLookupDrafter)
+        return isinstance(self.shape, ChainShape) and not copied and not self.sampling.greedy
+
+    @model_validator(mode="after")
+    def _legal(self) -> Request:
+        if not self.prompt.strip():
+            raise ValueError("the prompt is empty: type something to decode")
+        if isinstance(self.drafter, NoDrafter) != isinstance(self.shape, NoShape):
+            raise ValueError(
+                "plain decoding has neither a drafter nor a shape: choose drafter none with shape none, "
+                "or name both a drafter and a shape such as chain:4"
+            )
+        if isinstance(self.drafter, NoDrafter) and not isinstance(self.rule, Lossless):
+            raise ValueError("plain decoding verifies nothing, so its rule is lossless")
+        if isinstance(self.rule, Block) and isinstance(self.shape, TreeShape) and self.shape.topk > 1:
+            raise ValueError(
+                f"block verification judges a chain at once, and a tree with topk {self.shape.topk} branches: "
+                "choose a chain such as chain:4 or s5_k1_d6, or another rule"
+            )
+        return self
+
+
+Precision = Literal["auto", "float32", "bfloat16", "float16", "int8"]
+Device = Literal["auto", "cpu", "cuda"]
+
+
+class PairSpec(Spec):
+    """A target (and draft): ``embedded``, a preset's name, or ``TARGET+DRAFT`` of hub names or folders."""
+
+    name: str = Field(default="embedded", min_length=1, max_length=1000)
+    precision: Precision = "auto"
+    device: Device = "auto"
+
+
+class RunSpec(Spec):
+    """One request on one pair: what ``jobs.submit`` takes and what a stored run was asked."""
+
+    pair: PairSpec = PairSpec()
+    request: Request

@@ -1,0 +1,161 @@
+"""Metrics run by run, each with its signed change against the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+
+from core.records import Summary
+from core.results.comparison import NEGLIGIBLE, Change, changed, changes
+from core.results.matching import matched, speed_up
+from core.results.metrics import GLOSSARY, Metric
+from pages.ui.kit import numbers, table
+from pages.ui.kit.services import Services
+from pages.ui.kit.sides import Side
+from pages.ui.kit.table import Cell, Row
+
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Speed": ("speed_up", "tokens_per_second", "ttft_s", "tpot_s", "e2e_s"),
+    "Drafting": (
+        "tokens_per_round", "accepted_length", "path_acceptance", "target_calls_per_token",
+        "rounds", "rounds_without_draft", "drafted", "accepted", "rejected", "unreached", "cut",
+    ),
+    "Distortion": (
+        "distortion_kl", "distortion_tv", "escaped_mass", "overshoot",
+        "distortion_positions", "distortion_kl_undefined", "distortion_conditional",
+    ),
+    "Token gaps": (
+        "gap_p50_s", "gap_p95_s", "gap_max_s", "burst_gap_p50_s", "burst_gap_p95_s", "burst_gap_max_s",
+    ),
+    "Time, whole run": ("prefill_s", "decode_s", "draft_s", "verify_s", "state_s", "other_s", "distortion_s"),
+    "Size": ("prompt_tokens", "output_tokens", "peak_memory_bytes"),
+}  # fmt: skip
+
+PER_PROMPT = (
+    "tokens_per_second", "tokens_per_round", "path_acceptance", "distortion_kl", "distortion_tv",
+    "ttft_s", "tpot_s", "e2e_s", "gap_p95_s",
+)  # fmt: skip
+"""Metrics that the per-prompt table offers; the parallel axes are the same."""
+
+MINUS = "−"
+
+
+def draw(services: Services, sides: Sequence[Side], base: int) -> None:
+    """The table, and why a speed-up is missing where it is."""
+    st.html('<h3 class="sl-h">Metrics <small>change against the baseline</small></h3>')
+    ratios = speed_ups(services, sides)
+    st.html(table.html(sides, rows(sides, base, ratios), base, "Metrics"))
+    lacking = [side for side, ratio in zip(sides, ratios, strict=True) if ratio is None and not side.run.plain]
+    bits = ["▲ and ▼ tell the direction; “better” and “worse” stand only where a metric has one."]
+    if lacking:
+        bits.append("A speed-up is measured against a matched plain run of the same session; where there is none: –.")
+    outputs = {side.run.summary.output_tokens for side in sides if side.run.summary}
+    if len(outputs) > 1:
+        bits.append("The outputs differ in length, so times of whole runs are not judged.")
+    st.caption(" ".join(bits))
+
+
+def speed_ups(services: Services, sides: Sequence[Side]) -> list[float | None]:
+    """Each run's measured speed-up: against a matched plain run of its session among those compared, else the latest
+    one stored; None where there is none, and for plain runs."""
+    return [_speed_up(services, sides, side) for side in sides]
+
+
+def _speed_up(services: Services, sides: Sequence[Side], side: Side) -> float | None:
+    run = side.run
+    if run.plain or run.status != "done" or run.summary is None or run.fingerprint is None:
+        return None
+    for other in (each.run for each in sides):
+        if (
+            other.plain
+            and other.status == "done"
+            and other.session == run.session
+            and other.summary is not None
+            and other.fingerprint is not None
+            and matched(run.fingerprint, other.fingerprint)
+        ):
+            return speed_up(run.summary, other.summary)
+    stored = services.runs.plain_for(run.fingerprint, run.session) if services.runs else None
+    return speed_up(run.summary, stored.summary) if stored and stored.summary else None
+
+
+def rows(sides: Sequence[Side], base: int, ratios: Sequence[float | None]) -> list[Row]:
+    """One line a metric; those that no run has a value of are left out."""
+    summaries = [side.run.summary for side in sides if side.run.summary is not None]
+    found: list[Row] = []
+    for group, names in GROUPS.items():
+        began = False
+        for name in names:
+            line = changed(name, ratios, base) if name == "speed_up" else changes(name, summaries, base)
+            if all(change.value is None for change in line):
+                continue
+            found.append(_row(name, line, base, summaries, "" if began else group))
+            began = True
+    return found
+
+
+def _row(name: str, line: Sequence[Change], base: int, summaries: Sequence[Summary], group: str) -> Row:
+    metric = GLOSSARY[name]
+    cells = tuple(cell(name, change, place == base) for place, change in enumerate(line))
+    tip = f"{metric.definition}\n{_direction(metric.better)}"
+    if name == "peak_memory_bytes" and any(summary.peak_memory_kind != "cuda_allocated" for summary in summaries):
+        tip += "\nHere it counts every run since the engine's process started, so it is not compared."
+    return Row(metric.label, cells, tip, _unit(metric), group, name)
+
+
+def _unit(metric: Metric) -> str:
+    said = metric.unit in _OWN or metric.unit in metric.label.lower()
+    return "" if said else metric.unit
+
+
+_OWN = {"s", "bytes", "×", "share", ""}
+"""Units that the formatted value carries already."""
+
+
+def _direction(better: str | None) -> str:
+    return f"{better.capitalize()} is better." if better else "Neither more nor less is better."
+
+
+def cell(name: str, change: Change, base: bool = False) -> Cell:
+    """A value and its change; better or worse in words as well as in colour."""
+    text = value(name, change.value)
+    if base or change.change is None:
+        return Cell(text)
+    if change.change == 0:
+        return Cell(text, "= no change")
+    if change.share is not None and abs(change.share) < NEGLIGIBLE:
+        return Cell(text, "≈ no change")
+    arrow = "▲" if change.change > 0 else "▼"
+    judged = "" if change.better is None else " better" if change.better else " worse"
+    kind = "" if change.better is None else "better" if change.better else "worse"
+    return Cell(text, f"{arrow} {signed(name, change)}{judged}", kind)
+
+
+def value(name: str, number: float | None) -> str:
+    """A metric's value as people read it."""
+    unit = GLOSSARY[name].unit
+    if unit == "s":
+        return numbers.seconds(number)
+    if unit == "bytes":
+        return numbers.size(None if number is None else int(number))
+    if unit == "×":
+        return numbers.ratio(number)
+    if unit == "share":
+        return numbers.rate(number)
+    if unit == "nats":
+        return numbers.nats(number)
+    return numbers.quantity(number, 1 if name == "tokens_per_second" else 2)
+
+
+def signed(name: str, change: Change) -> str:
+    """The change with its sign: percentage points of a share, a count as it is, all else relative."""
+    assert change.change is not None
+    sign = "+" if change.change > 0 else MINUS
+    if GLOSSARY[name].unit == "share":
+        return f"{sign}{abs(change.change):.1%}".replace("%", " points")
+    if isinstance(change.change, int):
+        return f"{sign}{abs(change.change):,}"
+    if change.share is None:
+        return f"{sign}{value(name, abs(change.change))}"
+    return f"{sign}{abs(change.share):.1%}".replace("%", " %")

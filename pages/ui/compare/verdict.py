@@ -1,0 +1,151 @@
+"""Whether the runs are matched, said first, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+
+import streamlit as st
+
+from core.results.comparison import Standing, lossy_notices, standing
+from core.results.matching import Difference
+from pages.ui.kit import notices, parts
+from pages.ui.kit import sides as compare_sides
+from pages.ui.kit.sides import Side
+
+FIELDS = {
+    "target": "target", "target_hash": "target's weights", "draft": "draft", "draft_hash": "draft's weights",
+    "precision": "precision", "tokenizer_hash": "tokenizer", "template_hash": "prompt template",
+    "sampling": "sampling", "reference_law": "reference law", "stops": "stops", "cache_policy": "cache policy",
+    "drafting": "drafting", "device": "device", "versions": "library versions", "seed": "seed",
+    "prompt_hash": "prompt", "rule": "rule",
+}  # fmt: skip
+"""Fields of a fingerprint in words."""
+
+HASHED = frozenset({"target_hash", "draft_hash", "tokenizer_hash", "template_hash", "prompt_hash"})
+SHOWN_HASH = 10
+
+
+def draw(sides: Sequence[Side], base: int) -> None:
+    """The verdict, the runs, and what has to be known before reading any number below."""
+    standings = [_standing(sides[base], side) for side in sides]
+    kind, lead, text = verdict(sides, standings, base)
+    st.html(f'<div data-verdict="{kind}">{parts.note("info" if kind == "matched" else "warn", text, lead)}</div>')
+    st.html(_table(sides, standings, base))
+    for lead, text in _warnings(sides, base):
+        st.html(parts.note("warn", text, lead))
+    if any(found and found.other_target for found in standings):
+        notices.show(notices.OTHER_TARGET)
+
+
+def verdict(sides: Sequence[Side], standings: Sequence[Standing | None], base: int) -> tuple[str, str, str]:
+    """``matched``, ``differs`` or ``unknown``, and the sentence for it."""
+    first = sides[base].mark.letter
+    others = [(side, found) for place, (side, found) in enumerate(zip(sides, standings, strict=True)) if place != base]
+    unknown = [side for side, found in others if found is None]
+    if unknown:
+        which = compare_sides.letters(unknown)
+        text = f"Of {which} or of {first} it is not known what it ran on: it ended before its prompt was read."
+        return "unknown", "Not comparable.", text
+    odd = [(side, found) for side, found in others if found is not None and not found.matched]
+    if odd:
+        names = _named(difference for _, found in odd for difference in found.confounding)
+        verb = "differs" if len(odd) == 1 else "differ"
+        text = (
+            f"{compare_sides.letters([side for side, _ in odd])} {verb} from {first} in {names}. "
+            "Changes below may come from that as well as from the drafting."
+        )
+        return "differs", "≠ Not matched.", text
+    names = _named(difference for _, found in others if found for difference in found.tested)
+    if not names:
+        return "matched", "✓ Matched.", "Not one setting differs: what changes below is the measurement's own spread."
+    return "matched", "✓ Matched.", f"Nothing but {names} differs from {first}: like is compared with like."
+
+
+def _standing(base: Side, side: Side) -> Standing | None:
+    if base.run.fingerprint is None or side.run.fingerprint is None:
+        return None
+    return standing(base.run.fingerprint, side.run.fingerprint)
+
+
+def _named(found: Iterable[Difference]) -> str:
+    names = list(dict.fromkeys(field_name(difference.field) for difference in found))
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+def field_name(field: str) -> str:
+    """A fingerprint's field in words; ``versions.torch`` is torch's version."""
+    head, _, library = field.partition(".")
+    return f"{library} version" if library else FIELDS[head]
+
+
+def field_value(field: str, value: str | None) -> str:
+    """A field's value for people: hashes cut short."""
+    if value is None or value == "None":
+        return "none"
+    return value[:SHOWN_HASH] if field in HASHED else value
+
+
+def _change(difference: Difference) -> str:
+    field = difference.field
+    if field in HASHED:
+        return escape(field_name(field))
+    old, new = (escape(field_value(field, value)) for value in (difference.a, difference.b))
+    return f"{escape(field_name(field))} <code>{old}</code> → <code>{new}</code>"
+
+
+def _table(sides: Sequence[Side], standings: Sequence[Standing | None], base: int) -> str:
+    rows = "".join(
+        _row(side, found, place == base) for place, (side, found) in enumerate(zip(sides, standings, strict=True))
+    )
+    return (
+        '<div class="sl-cmp sl-runs" tabindex="0" role="region" aria-label="The runs compared"><table><thead><tr>'
+        '<th scope="col">Run</th><th scope="col">Prompt</th><th scope="col">Against the baseline</th>'
+        '<th scope="col">Under test</th><th scope="col">Also differs</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _row(side: Side, found: Standing | None, base: bool) -> str:
+    if base:
+        state, tested, also = "<i>baseline</i>", "–", "–"
+    elif found is None:
+        state, tested, also = "unknown", "–", "–"
+    else:
+        state = (
+            '<span class="sl-yes">✓ matched</span>' if found.matched else '<span class="sl-no2">≠ not matched</span>'
+        )
+        tested = "<br>".join(map(_change, found.tested)) or "nothing"
+        also = "<br>".join(map(_change, found.confounding)) or "nothing"
+    run = side.run
+    early = "" if run.status == "done" else f" {parts.badge(run.status)}"
+    prompt = escape(compare_sides.excerpt(run.spec.request.prompt, 60))
+    head = f'<th scope="row">{side.badge()} {escape(side.label)}{early}</th>'
+    return (
+        f'<tr data-run="{escape(run.run_id, quote=True)}">{head}'
+        f"<td>{prompt}</td><td>{state}</td><td>{tested}</td><td>{also}</td></tr>"
+    )
+
+
+def _warnings(sides: Sequence[Side], base: int) -> list[tuple[str, str]]:
+    """Letters and sentences in order of weight, each once."""
+    said: list[tuple[str, str]] = []
+    first = sides[base].compared
+    others = [side for place, side in enumerate(sides) if place != base]
+    for side in others:
+        if first and side.compared:
+            pair = (first.request, first.fingerprint), (side.compared.request, side.compared.fingerprint)
+            which = f"{sides[base].mark.letter} and {side.mark.letter}:"
+            said += [(which, text) for text in lossy_notices(*pair)]
+    elsewhere = [side for side in others if side.run.session != sides[base].run.session]
+    if elsewhere:
+        text = (
+            f"Measured in another session of the app than {sides[base].mark.letter}: seconds and memory may differ "
+            "because the machine did. Run both in one session to compare speed."
+        )
+        said.append((f"{compare_sides.letters(elsewhere)}:", text))
+    early = [side for side in sides if side.run.status != "done"]
+    if early:
+        text = "Ended before a stop of its own: the numbers cover the rounds there are."
+        said.append((f"{compare_sides.letters(early)}:", text))
+    return list(dict.fromkeys(said))

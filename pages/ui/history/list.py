@@ -1,0 +1,174 @@
+"""History's list: filter, order and columns from the address, the runs, and what is done with those selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
+
+from pages.ui.history import exporting, filters, labelling, link, tables
+from pages.ui.history.link import View
+from pages.ui.kit import compare_link, copy_link, numbers, parts, sides
+from pages.ui.kit import services as root
+from pages.ui.kit.services import RunsLike, Services
+from storage.filters import RunFilter
+
+PAGE = 25
+"""Runs on one page of the table."""
+
+TICK_S, REST_S = 2.0, 10.0
+"""How often the rows in view are read again while something is decoding here, and otherwise, in seconds."""
+
+MOST_SELECTED = 1_000
+"""Most runs selected at once."""
+
+PAGES, SELECTED, WRITTEN, REFRESH = "history_page", "history_selected", "history_written", "history_refresh"
+
+
+def draw(app: Services, runs: RunsLike) -> None:
+    """The whole list."""
+    wrong = _arrive()
+    labelling.said()
+    filters.bar(runs.facets())
+    view = filters.current()
+    asked = filters.run_filter(view)
+    count = runs.count(asked)
+    with parts.headline("history_head"):
+        found = st.empty()
+        with st.container(horizontal=True, vertical_alignment="center", width="content", key="history_tools"):
+            filters.shelf()
+            st.button("Refresh", icon=":material/refresh:", key=REFRESH, help="Read the list again.")
+            with st.popover("Columns", icon=":material/view_column:"):
+                filters.columns()
+            copy_link.draw("history_copy", "this search, its filters, order and columns")
+            if count:
+                exporting.draw(app, asked, count)
+    _write(view)
+    if wrong:
+        which = "; ".join(wrong)
+        st.html(parts.note("warn", f"The link asks for what History does not have: {which}. The rest of it is shown."))
+    if not count:
+        _count(found, count)
+        _nothing(runs, view)
+    _selection(app, runs, asked, count)
+    if count:
+        every = TICK_S if app.jobs.active() else REST_S
+        st.fragment(_rows, run_every=every)(view, found)
+
+
+# -- the address -------------------------------------------------------------------------------------------------------
+
+
+def _arrive() -> list[str]:
+    """Follows the address where it says something new; gives what of it could not be followed.
+
+    On the way back from another page the address is empty and the fields are as they were left: they stay.
+    """
+    asked = {name: st.query_params.get_all(name) for name in link.NAMES if name in st.query_params}
+    here = REFRESH in st.session_state  # a button's state goes when another page is drawn
+    if asked == st.session_state.get(WRITTEN) or (not asked and not here):
+        return []
+    view, wrong = link.read(asked)
+    filters.put(view)
+    st.session_state[WRITTEN] = asked
+    return wrong
+
+
+def _write(view: View) -> None:
+    """Makes the address say what is shown."""
+    wanted = link.query(view)
+    now = {name: st.query_params.get_all(name) for name in st.query_params}
+    others = {name: values for name, values in now.items() if name not in link.NAMES}
+    if now != others | wanted:
+        st.query_params.from_dict(others | wanted)  # at once: one step for the browser's Back
+    st.session_state[WRITTEN] = wanted
+
+
+# -- the rows ----------------------------------------------------------------------------------------------------------
+
+
+def _rows(view: View, found: DeltaGenerator) -> None:
+    """The page of rows that is chosen, read again at every tick; ``found`` is where their number stands."""
+    runs = root.services().runs
+    if runs is None:
+        return
+    asked = filters.run_filter(view)
+    count = runs.count(asked)
+    if not count:
+        st.rerun(scope="app")
+    _count(found, count)
+    pages = -(-count // PAGE)
+    key = f"{PAGES}_{view.sort}_{view.descending}"  # another order starts at its first page
+    place = min(int(st.session_state.get(key, 1)), pages)
+    shown = runs.list(asked, view.sort, view.descending, PAGE, (place - 1) * PAGE)
+    selected = selection()
+    done = tables.runs_table(shown, view.sort, view.descending, view.columns, set(selected))
+    if pages > 1:
+        st.pagination(pages, key=key)
+    if done.selected is not None:
+        in_view = {run.run_id for run in shown}
+        kept = [run_id for run_id in selected if run_id not in in_view]
+        select([*kept, *(run_id for run_id in done.selected if run_id in in_view)])
+    if done.open:
+        st.query_params["run"] = done.open
+    if done.sort in tables.SORTS:
+        first = done.sort not in tables.ASCENDING_FIRST
+        filters.order_by(done.sort, not view.descending if done.sort == view.sort else first)
+    if done.selected is not None or done.open or done.sort:
+        st.rerun(scope="app")
+
+
+def _count(found: DeltaGenerator, count: int) -> None:
+    text = f"{numbers.quantity(count)} {'run' if count == 1 else 'runs'}"
+    found.html(f'<h3 class="sl-h" data-count="{count}">{text}</h3>', width="content")
+
+
+def _nothing(runs: RunsLike, view: View) -> None:
+    """No run matches, or there is none at all."""
+    if runs.count(RunFilter(archived=None)):
+        more = " Archived ones are on another shelf." if view.archived == "no" else ""
+        st.html(parts.empty("No run matches", f"Loosen the filter to see more runs.{more}"))
+        st.button("Clear the filter", icon=":material/filter_alt_off:", on_click=filters.clear, key="history_clear")
+    else:
+        st.html(parts.empty("No runs yet", "Every run of the Live page is kept here, with each of its rounds."))
+        st.page_link("pages/live.py", label="Go to Live", icon=":material/play_circle:")
+
+
+# -- the selection -----------------------------------------------------------------------------------------------------
+
+
+def selection() -> list[str]:
+    """The selected runs, in the order in which they were selected."""
+    return list(st.session_state.get(SELECTED, ()))
+
+
+def select(run_ids: Sequence[str]) -> None:
+    """Make these the selected runs, at most :data:`MOST_SELECTED`."""
+    st.session_state[SELECTED] = list(dict.fromkeys(run_ids))[:MOST_SELECTED]
+
+
+def _selection(app: Services, runs: RunsLike, asked: RunFilter, count: int) -> None:
+    """What can be done with the selected runs; those deleted meanwhile leave the selection."""
+    chosen = selection()
+    if not chosen:
+        return
+    labels = runs.labels(chosen)
+    chosen = [run_id for run_id in chosen if run_id in labels]
+    select(chosen)
+    if not chosen:
+        return
+    with st.container(horizontal=True, vertical_alignment="center", key="history_selection"):
+        st.html(f'<b class="sl-h" data-selected="{len(chosen)}">{numbers.quantity(len(chosen))} selected</b>',
+                width="content")  # fmt: skip
+        most = sides.MOST
+        fits = len(chosen) <= most
+        tip = "Side by side, the first as the baseline." if fits else f"At most {most} runs are compared."
+        if st.button("Compare", icon=":material/compare_arrows:", disabled=not fits, help=tip, key="selection_compare"):
+            st.switch_page("pages/compare.py", query_params=compare_link.query(chosen))
+        labelling.buttons(app, {run_id: labels[run_id] for run_id in chosen}, "selection")
+        if len(chosen) < min(count, MOST_SELECTED):
+            label = f"Select all {numbers.quantity(count)}" if count <= MOST_SELECTED else f"Select {MOST_SELECTED:,}"
+            st.button(label, on_click=lambda: select(runs.ids(asked, MOST_SELECTED)), type="tertiary",
+                      help="Every run that matches, newest first.", key="selection_all")  # fmt: skip
+        st.button("Clear", on_click=select, args=((),), type="tertiary", key="selection_none")

@@ -1,0 +1,189 @@
+"""The table of runs: rows for the eye and a small component that sorts, selects and opens by click or key.
+
+Streamlit's own table sorts only the rows in view and names a row by its place; this one sends back the column to sort
+by (in SQL, over every run) and ids of runs: a selection stays with its runs when rows move. Its script writes text
+with ``textContent`` alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from streamlit.components.v2 import component
+
+from core.results.metrics import GLOSSARY
+from pages.ui.kit import numbers, palette
+from pages.ui.kit.glyphs import plain_glyphs
+from storage.queries import StoredRun
+
+PROMPT_LENGTH = 70
+NAME_LENGTH = 60
+NOTE_LENGTH = 80
+TAGS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. ``sort``: what it sorts by, None when it can't; ``extra`` ones are left out where there is little
+    room, unless they were chosen."""
+
+    label: str
+    sort: str | None
+    text: Callable[[StoredRun], str]
+    tip: str = ""
+    number: bool = False
+    extra: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Clicked:
+    """What was done in the table: the heading to sort by, the run to open, the runs selected among those in view."""
+
+    sort: str | None = None
+    open: str | None = None
+    selected: tuple[str, ...] | None = None
+
+
+def _metric(name: str, write: Callable[[Any], str], extra: bool = False) -> Column:
+    metric = GLOSSARY[name]
+    return Column(
+        metric.label,
+        name,
+        lambda run: write(getattr(run.summary, name)) if run.summary else numbers.NOTHING,
+        f"{metric.definition} Unit: {metric.unit}.",
+        number=True,
+        extra=extra,
+    )
+
+
+def line(text: str, length: int) -> str:
+    """The beginning of a text on one line, odd characters made visible; not escaped."""
+    flat = " ".join(text.split())
+    return plain_glyphs(flat[:length]).replace("␣", " ") + ("…" if len(flat) > length else "")
+
+
+def _tags(run: StoredRun) -> str:
+    more = f" +{len(run.tags) - TAGS_SHOWN}" if len(run.tags) > TAGS_SHOWN else ""
+    return ", ".join(line(tag, NAME_LENGTH) for tag in run.tags[:TAGS_SHOWN]) + more
+
+
+COLUMNS: dict[str, Column] = {
+    "submitted": Column(
+        "Submitted", "submitted_at", lambda run: numbers.moment(run.submitted_at), "When Run was pressed, local time."
+    ),
+    "status": Column("Status", "status", lambda run: palette.STATUSES[run.status].label),
+    "prompt": Column(
+        "Prompt",
+        "prompt",
+        lambda run: line(run.spec.request.prompt, PROMPT_LENGTH),
+        "The prompt's beginning, under the run's name and tags where it has any.",
+    ),
+    "pair": Column("Pair", "pair", lambda run: run.pair, extra=True),
+    "drafter": Column("Drafter", "drafter", lambda run: run.drafter),
+    "shape": Column("Shape", "shape", lambda run: run.shape),
+    "rule": Column("Rule", "rule", lambda run: run.rule, extra=True),
+    "output_tokens": _metric("output_tokens", numbers.quantity, extra=True),
+    "tokens_per_second": _metric("tokens_per_second", lambda value: numbers.quantity(value, 1)),
+    "tokens_per_round": _metric("tokens_per_round", numbers.quantity),
+    "path_acceptance": _metric("path_acceptance", numbers.rate, extra=True),
+    "duration": Column(
+        "Duration",
+        "duration",
+        lambda run: numbers.seconds(run.duration_s),
+        "From leaving the queue to the end.",
+        number=True,
+    ),
+    "name": Column("Name", "name", lambda run: line(run.name or "", NAME_LENGTH)),
+    "tags": Column("Tags", None, _tags),
+    "note": Column("Note", None, lambda run: line(run.note or "", NOTE_LENGTH)),
+    "started": Column("Started", "started_at", lambda run: numbers.moment(run.started_at), "When it left the queue."),
+    "ended": Column("Ended", "ended_at", lambda run: numbers.moment(run.ended_at)),
+    "stop_reason": Column("Stop", "stop_reason", lambda run: (run.stop_reason or numbers.NOTHING).replace("_", " ")),
+    "temperature": Column(
+        "Temperature", "temperature", lambda run: f"{run.spec.request.sampling.temperature:g}", number=True
+    ),
+    "seed": Column("Seed", "seed", lambda run: str(run.spec.request.seed), number=True),
+    "max_new_tokens": Column(
+        "Limit",
+        "max_new_tokens",
+        lambda run: numbers.quantity(run.spec.request.stops.max_new_tokens),
+        "Most new tokens that were asked for.",
+        number=True,
+    ),
+    "rounds": _metric("rounds", numbers.quantity),
+    "draft_acceptance_rate": _metric("draft_acceptance_rate", numbers.rate),
+    "accepted_length": _metric("accepted_length", numbers.quantity),
+    "distortion_kl": _metric("distortion_kl", numbers.nats),
+    "distortion_tv": _metric("distortion_tv", numbers.rate),
+    "ttft_s": _metric("ttft_s", numbers.seconds),
+    "tpot_s": _metric("tpot_s", numbers.seconds),
+    "e2e_s": _metric("e2e_s", numbers.seconds),
+    "peak_memory_bytes": _metric("peak_memory_bytes", numbers.size),
+    "run_id": Column("Run id", "run_id", lambda run: run.run_id),
+    "session": Column("Session", None, lambda run: run.session, "The app process that took the run."),
+}
+"""Every column there is, by the name that links use."""
+
+DEFAULT: tuple[str, ...] = tuple(COLUMNS)[: tuple(COLUMNS).index("name")]
+"""The columns shown unless others are chosen, in order."""
+
+SORTS = frozenset(column.sort for column in COLUMNS.values() if column.sort)
+"""What lists can be sorted by from this table."""
+
+ASCENDING_FIRST = frozenset({"pair", "prompt", "drafter", "shape", "rule", "name", "status", "stop_reason"})
+"""Headings whose first click sorts upwards: texts."""
+
+_SCRIPT = Path(__file__).with_name("tables.js").read_text(encoding="utf-8")
+
+
+def _component() -> Any:
+    # Mounted in the page's own tree, so that the one style sheet serves it too.
+    return component("speclens.runs", html='<div class="sl-table"></div>', js=_SCRIPT, isolate_styles=False)
+
+
+def runs_table(
+    runs: Sequence[StoredRun], sort: str, descending: bool, columns: Sequence[str], selected: Collection[str]
+) -> Clicked:
+    """Draws the table with these columns, the runs ``selected`` ticked; gives what was done in it since."""
+    chosen = [(name, COLUMNS[name]) for name in columns]
+    usual = tuple(columns) == DEFAULT
+    result = _component()(
+        key="runs_table",
+        data={
+            "columns": [
+                {
+                    "id": name,
+                    "label": c.label,
+                    "sort": c.sort,
+                    "tip": c.tip,
+                    "number": c.number,
+                    "extra": c.extra and usual,
+                }
+                for name, c in chosen
+            ],
+            "rows": [_row(run, [c.text(run) for _, c in chosen], run.run_id in selected) for run in runs],
+            "sort": sort,
+            "descending": descending,
+        },
+        on_sort_change=lambda: None,
+        on_open_change=lambda: None,
+        on_select_change=lambda: None,
+    )
+    picked = result.select
+    return Clicked(result.sort, result.open, None if picked is None else tuple(picked))
+
+
+def _row(run: StoredRun, cells: list[str], selected: bool) -> dict[str, Any]:
+    return {
+        "id": run.run_id,
+        "status": run.status,
+        "archived": run.archived,
+        "selected": selected,
+        "cells": cells,
+        "name": line(run.name or "", NAME_LENGTH),
+        "tags": [line(tag, NAME_LENGTH) for tag in run.tags[:TAGS_SHOWN]],
+        "more": max(0, len(run.tags) - TAGS_SHOWN),
+    }

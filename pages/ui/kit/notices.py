@@ -1,0 +1,33 @@
+"""What "lossless" promises and what it does not, as the article has it: said where it is easily misread."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pages.ui.kit import parts
+
+SAME_SEED = (
+    "The same seed does not mean the same text. Two algorithms with one law consume their random numbers in different "
+    "orders, so sampled texts part although their distribution is the same."
+)
+PRECISION = (
+    "Lossless holds for exact numbers. Floating-point precision, batch size and how stable log-probabilities are can "
+    "still turn single tokens, greedy decoding included, where two candidates lie close together."
+)
+OTHER_TARGET = (
+    "A quantised target, another precision or an approximate cache is another target, not a faster copy of this one: "
+    "measure it against its own plain decoding."
+)
+LEADS = {SAME_SEED: "Same seed.", PRECISION: "Precision.", OTHER_TARGET: "Another target."}
+
+
+def show(*notices: str) -> None:
+    """The notices as notes of the page."""
+    for text in notices:
+        st.html(parts.note("info", text, LEADS.get(text, "")))
+
+
+def folded() -> None:
+    """All of them, behind one line: for pages on which nothing has yet been compared."""
+    with st.expander("What lossless promises, and what not"):
+        show(SAME_SEED, PRECISION, OTHER_TARGET)

@@ -1,0 +1,143 @@
+"""A run as the pages show it, whether it is decoding now or comes from the store."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from core.jobs.jobs import JobView
+from core.records import TERMINAL, Fingerprint, Round, RunStatus, Summary
+from core.results.metrics import progress
+from core.types import ChainShape, EarlyExitDrafter, NoDrafter, RunSpec, is_lossless
+from pages.ui.kit.services import Services
+from storage.queries import StoredRun
+
+_RUN_ID = re.compile(r"[0-9a-z]{26}")
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A run at one moment. ``total``: whole rounds there are. ``kept_in``: where its rounds are read from;
+    ``session``: the app process that took it."""
+
+    run_id: str
+    spec: RunSpec
+    status: RunStatus
+    total: int
+    kept_in: str
+    session: str
+    position: int = 0
+    message: str = ""
+    progress: float | None = None
+    summary: Summary | None = None
+    error: str | None = None
+    recomputed_share: float | None = None
+    fingerprint: Fingerprint | None = None
+    submitted_at: datetime | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    paused: bool = False
+    """It makes no more rounds than it is told to step."""
+
+    @property
+    def active(self) -> bool:
+        """Queued or running."""
+        return self.status not in TERMINAL
+
+    @property
+    def standing(self) -> bool:
+        """Paused with its prompt in the cache: the device is free."""
+        return self.paused and self.status == "running" and self.summary is not None
+
+    @property
+    def plain(self) -> bool:
+        """Plain decoding: nothing is drafted."""
+        return isinstance(self.spec.request.drafter, NoDrafter)
+
+    @property
+    def chain(self) -> bool:
+        """Drafts one path a round, so that the draft acceptance rate is the right one (metrics.md)."""
+        return isinstance(self.spec.request.shape, ChainShape)
+
+    @property
+    def early_exit(self) -> bool:
+        """Self-speculation."""
+        return isinstance(self.spec.request.drafter, EarlyExitDrafter)
+
+    @property
+    def lossy(self) -> bool:
+        """Its rule changes the law of the output."""
+        return not is_lossless(self.spec.request.rule)
+
+
+def valid_id(text: str | None) -> str | None:
+    """``text`` when it has the form of a run id, else None: ids in links are user input."""
+    return text if text is not None and _RUN_ID.fullmatch(text) else None
+
+
+def find(services: Services, run_id: str) -> Shown | None:
+    """The run from this app's queue, else from the store. Raises StorageUnavailable when the store can't be read."""
+    if run_id in services.gone:
+        return None
+    view = services.jobs.view(run_id)
+    if view is not None:
+        so_far = services.jobs.rounds(run_id) if view.started and not view.summary else ()
+        return of_job(view, services.session, so_far)
+    stored = services.runs.get(run_id) if services.runs else None
+    return of_stored(stored) if stored else None
+
+
+def rounds(services: Services, run: Shown, start: int = 0, limit: int | None = None) -> Sequence[Round]:
+    """Whole rounds ``start`` … ``start + limit``."""
+    if run.kept_in == "jobs":
+        kept = services.jobs.rounds(run.run_id, start)
+        if kept or start >= run.total:
+            return kept[:limit]
+    return services.runs.rounds(run.run_id, start, limit) if services.runs else ()
+
+
+def of_job(view: JobView, session: str, so_far: Sequence[Round] = ()) -> Shown:
+    """A run of this app; a running one's metrics are those of its rounds ``so_far``."""
+    summary = view.summary
+    if summary is None and view.started is not None:
+        summary = progress(view.started, so_far)
+    return Shown(
+        run_id=view.run_id,
+        spec=view.spec,
+        status=view.status,
+        total=view.rounds,
+        kept_in="jobs",
+        session=session,
+        position=view.position,
+        message=view.message,
+        progress=view.progress,
+        summary=summary,
+        error=view.ended.error if view.ended else None,
+        recomputed_share=view.started.recomputed_share if view.started else None,
+        fingerprint=view.started.fingerprint if view.started else None,
+        submitted_at=view.submitted_at,
+        started_at=view.started_at,
+        ended_at=view.ended_at,
+        paused=view.paused,
+    )
+
+
+def of_stored(run: StoredRun) -> Shown:
+    """A run from the store."""
+    return Shown(
+        run_id=run.run_id,
+        spec=run.spec,
+        status=run.status,
+        total=run.summary.rounds if run.summary else 0,
+        kept_in="store",
+        session=run.session,
+        summary=run.summary,
+        error=run.error,
+        recomputed_share=run.recomputed_share,
+        fingerprint=run.fingerprint,
+        submitted_at=run.submitted_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+    )

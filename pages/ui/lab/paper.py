@@ -1,0 +1,154 @@
+"""Rule lab, the paper's figures and ablation tables, recomputed: one at a time, with its notes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from core.lab.figure_notes import NOTES, Notes
+from core.lab.vocabularies import LabPair
+from core.rules.catalogue import BY_NAME, ENTROPIES, FACTORS, THRESHOLDS
+from pages.ui.kit import charts, numbers, parts
+from pages.ui.lab import charts as lab_charts
+from pages.ui.lab import compute, paper_charts
+from pages.ui.lab import values as lab_values
+from pages.ui.lab.tables import Cell, Head, Line, distance, notes, probability, table
+
+FIGURES = {
+    "figure2": "Figure 2",
+    "figure4": "Figure 4",
+    "figure8a": "Figure 8a",
+    "figure8b": "Figure 8b",
+    "proposition1": "Proposition 1",
+    "table1": "Table 1",
+    "table6": "Table 6",
+}
+
+
+def draw(pair: LabPair) -> None:
+    """The chosen figure."""
+    chosen = st.segmented_control(
+        "Figure", list(FIGURES), format_func=FIGURES.__getitem__, default="figure2", required=True, key="lab_figure",
+        label_visibility="collapsed", persist_state="session",
+    )  # fmt: skip
+    name = chosen or "figure2"
+    found = NOTES[name]
+    st.html(f'<h3 class="sl-h">{found.title}</h3><p class="sl-reason">{found.shows}</p>')
+    _DRAW[name](pair, found)
+    st.html(notes(found))
+
+
+def _figure2(pair: LabPair, _: Notes) -> None:
+    values = lab_values.fields(("draft_weight", "ell", "p_base"), redraw=True, hard=False)
+    rules = tuple(
+        (title, BY_NAME[name].text(values))
+        for title, name in (("(a) CoS", "cos_we"), ("(b) Lenience", "lenience"), ("(c) SpecCascade", "spec_cascade"))
+    )
+    found = compute.figure2(pair, rules)
+    with st.container(key="lab_figure2"):
+        columns = st.columns(3, gap="small")
+    for number, (column, panel) in enumerate(zip(columns, found.panels, strict=True)):
+        with column:
+            st.html(f'<h4 class="sl-h">{panel.title} <small>accepts {numbers.rate(panel.mass)}</small></h4>')
+            st.plotly_chart(
+                lab_charts.law(found, panel, pair, height=300, legend=False), config=charts.CONFIG,
+                key=f"lab_f2_{number}",
+                alt=f"Figure 2: p, q, overlap and what {panel.title} emits.",
+            )  # fmt: skip
+    st.html(lab_charts.law_key())
+
+
+def _figure4(pair: LabPair, _: Notes) -> None:
+    with st.container(horizontal=True, key="lab_f4_fields"):
+        sharpness = st.number_input(
+            "Draft's sharpness", 0.25, 4.0, 2.0, 0.25, key="lab_sharpness", width=170,
+            help="Factor on the draft's logits; 1: as sharp as the target.", persist_state="session",
+        )  # fmt: skip
+        pairs = int(
+            st.number_input("Pairs a ratio", 10, 400, 60, 10, key="lab_pairs", width=150, persist_state="session")
+        )
+        seed = int(st.number_input("Seed", 0, 10**6, 0, key="lab_f4_seed", width=120, persist_state="session"))
+    with st.container(key="lab_figure4"):
+        columns = st.columns(2, gap="medium")
+    for column, (kind, grid, title, axis) in zip(
+        columns, (("min_p", THRESHOLDS, "Min-p", "p_base"), ("eta", ENTROPIES, "η-sampling", "ε")), strict=True
+    ):
+        with column:
+            st.html(f'<h4 class="sl-h">{title} <small>mean ± one standard deviation of {pairs} pairs</small></h4>')
+            found = compute.figure4(kind, grid, pairs, seed, float(sharpness))
+            st.plotly_chart(
+                paper_charts.alignment(found, axis), config=charts.CONFIG, key=f"lab_f4_{kind}",
+                alt=f"Figure 4: net ΔBE under {title} over {axis}, a line a ratio.",
+            )  # fmt: skip
+
+
+def _figure8a(pair: LabPair, _: Notes) -> None:
+    found = compute.figure8a(pair, FACTORS)
+    st.plotly_chart(
+        paper_charts.delta(found), config=charts.CONFIG, key="lab_f8a", alt="Δ against TV(p, q), a line an ℓ."
+    )
+
+
+def _figure8b(pair: LabPair, _: Notes) -> None:
+    with st.container(horizontal=True, key="lab_f8b_fields"):
+        p = st.number_input("p(x)", 0.01, 1.0, 0.2, 0.05, key="lab_f8b_p", width=130, persist_state="session")
+        ell = st.number_input("ℓ", 0.05, 1.0, 0.5, 0.05, key="lab_f8b_ell", width=130, persist_state="session")
+    found = compute.figure8b(float(p), float(ell))
+    st.plotly_chart(
+        paper_charts.ceiling(found), config=charts.CONFIG, key="lab_f8b",
+        alt="What a token is emitted with against the draft's probability of it: mixture, ceiling, ablation.",
+    )  # fmt: skip
+
+
+def _proposition1(pair: LabPair, _: Notes) -> None:
+    values = lab_values.fields(("p_base",), redraw=False, hard=False)
+    found = compute.divergences(pair, BY_NAME["spec_cascade"].text(values), 10)
+    if found.allowed < 2:
+        st.html(parts.note("info", "The allowed set holds one token: both divergences are 0. Lower p_base."))
+    st.plotly_chart(
+        paper_charts.divergences(found), config=charts.CONFIG, key="lab_p1",
+        alt="KL of standard SD and of EAGLE against TV(p, q) as the draft nears the target.",
+    )  # fmt: skip
+
+
+def _table(number: int) -> Callable[[LabPair, Notes], None]:
+    def drawn(pair: LabPair, _: Notes) -> None:
+        rows = compute.ablation(number, pair, FACTORS)
+        heads = (
+            Head("Row", number=False),
+            Head("Accepted", "Acceptance mass, mean over the grid."),
+            Head("TV to p", "Mean over the grid."),
+            Head("Overshoot kept", "What is emitted above p on tokens with q > p, mean over the grid."),
+            *((Head("Printed sum", "What the formula sums to as printed, at .2 .4 .6 .8."),) if number == 1 else ()),
+            *(Head(f"TV at {value:g}", "At this λ or ℓ.") for value in FACTORS),
+        )
+        lines = []
+        for row in rows:
+            each = [one.tv for one in row.each] if len(row.each) > 1 else [row.tv] * len(FACTORS)
+            raw = numbers.NOTHING if row.raw_sum is None else " ".join(f"{value:.3f}" for value in row.raw_sum)
+            cells = (
+                probability(row.mass),
+                distance(row.tv),
+                distance(row.overshoot_kept),
+                *((Cell(raw),) if number == 1 else ()),
+            )
+            lines.append(Line(Cell(row.label), (*cells, *(distance(value) for value in each)), row.label))
+        st.html(table(heads, lines, f"Table {number}"))
+        if number == 6:
+            most = max(compute.lenience_difference(pair, ell) for ell in FACTORS)
+            text = f"Largest difference to lenience's law over ℓ ∈ {{.2, .4, .6, .8}}: {most:.1e}."
+            st.html(parts.note("info", text, "The ceiling coded as a rule of its own is lenience."))
+
+    return drawn
+
+
+_DRAW: dict[str, Callable[[LabPair, Notes], None]] = {
+    "figure2": _figure2,
+    "figure4": _figure4,
+    "figure8a": _figure8a,
+    "figure8b": _figure8b,
+    "proposition1": _proposition1,
+    "table1": _table(1),
+    "table6": _table(6),
+}

@@ -1,0 +1,72 @@
+"""What makes and judges candidates, as form fields: drafter, shape with its preview, rule. A race has them twice."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from core.errors import BadInput
+from core.rules import degenerate
+from core.types import ChainShape, EarlyExitDrafter, PromptLookupDrafter, RunSpec, TreeShape
+from pages.ui.kit import parts
+from pages.ui.kit.fields import choice, key, pair_of, whole
+from pages.ui.live import form_values as fv
+from pages.ui.live import rule_form
+from pages.ui.rounds import trees
+
+EARLY_EXIT = (
+    "An exit that was not trained shows the mechanism, not a speed-up: the first layers seldom agree with the "
+    "whole model. LayerSkip-trained models are made for it."
+)
+LOSSY = (
+    "This rule changes the law of the output: it accepts more, and the text is no longer distributed as the target's."
+)
+
+
+def part(prefix: str, asked: RunSpec | str | None) -> None:
+    """The fields, under keys that begin with ``prefix``; ``asked`` is the run that they ask for now, if it can be."""
+    drafter = st.selectbox("Drafter", list(fv.DRAFTERS), format_func=fv.DRAFTERS.__getitem__, **key(prefix, "drafter"))
+    if drafter == "prompt_lookup":
+        pair_of(
+            lambda: whole("Shortest n-gram", PromptLookupDrafter, "min_ngram", prefix),
+            lambda: whole("Longest n-gram", PromptLookupDrafter, "max_ngram", prefix),
+        )
+    elif drafter == "early_exit":
+        whole(
+            "Exit after layer",
+            EarlyExitDrafter,
+            "layers",
+            prefix,
+            help="The target's first layers draft; the rest verify.",
+        )
+        st.html(parts.note("warn", EARLY_EXIT))
+    if drafter != "none":
+        _shape(prefix)
+        _rule(prefix, asked)
+
+
+def _shape(prefix: str) -> None:
+    shape = choice("Shape", fv.SHAPES, prefix, "shape")
+    if shape == "tree":
+        with st.container(key=f"tree_fields_{prefix}"):
+            one, two, three = st.columns(3, gap="small", wrap=False)
+        with one:
+            whole("Steps", TreeShape, "steps", prefix)
+        with two:
+            whole("Top-k", TreeShape, "topk", prefix, help="Beams expanded in each step.")
+        with three:
+            whole("Nodes", TreeShape, "nodes", prefix, help="The root included.")
+    else:
+        whole("Candidates γ", ChainShape, "gamma", prefix)
+    try:
+        made = fv.shape_of({name: st.session_state.get(prefix + name) for name in fv.DEFAULTS})
+    except BadInput:
+        return  # the sentence stands beside the Run button
+    st.html(trees.preview(made))
+    st.caption(trees.summary(made))
+
+
+def _rule(prefix: str, asked: RunSpec | str | None) -> None:
+    if rule_form.part(prefix) not in ("lossless", "block"):
+        st.html(parts.note("warn", LOSSY))
+    for sentence in degenerate.notices(asked.request) if isinstance(asked, RunSpec) else ():
+        st.html(parts.note("info", sentence))

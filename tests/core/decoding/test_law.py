@@ -1,0 +1,219 @@
+"""Losslessness, tested exactly: every drafter, sibling kind and sampling transform emits the reference law.
+
+All outputs of two or three tokens over a vocabulary of three are enumerated with their probabilities through the
+engine itself (:mod:`tests.helpers.explore`), and compared with the product of processed target distributions.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+
+import core.decoding.verify
+from core.decoding.verify import walk
+from core.drafting.growers import Draft
+from core.grammar import parse_drafter, parse_rule, parse_shape
+from core.records import ROOT, Verdict
+from core.rules.table import induced, token_rule
+from core.sampling.distributions import Distributions
+from core.sampling.randomness import Streams
+from core.types import Request, Sampling, Stops
+from tests.helpers.explore import Branching, branches, emitted_law
+from tests.helpers.fakes import FakePair, always, fake_pair, hashed
+
+TARGET = hashed(3, seed=11)
+DRAFT = hashed(3, seed=22)
+
+SAMPLINGS = {
+    "plain softmax": Sampling(),
+    "temperature": Sampling(temperature=0.6),
+    "top-k": Sampling(top_k=2),
+    "top-p": Sampling(top_p=0.7),
+    "min-p": Sampling(min_p=0.5),
+    "η": Sampling(eta=0.3),
+    "ε": Sampling(epsilon=0.25),
+    "min-p on both": Sampling(min_p=0.5, truncate_draft=True),
+    "repetition penalty": Sampling(repetition_penalty=1.7),
+    "min new tokens": Sampling(min_new_tokens=2),
+    "greedy": Sampling(temperature=0.0),
+    "everything": Sampling(temperature=0.8, top_k=2, top_p=0.9, min_p=0.1, repetition_penalty=1.3, min_new_tokens=1),
+}
+
+DRAFTS = [
+    ("model", "chain:1"),
+    ("model", "chain:2"),
+    ("model", "s2_k2_d5"),
+    ("model", "s1_k3_d4"),
+    ("prompt_lookup", "chain:2"),
+    ("prompt_lookup:1,2", "s2_k2_d4"),
+    ("early_exit:1", "chain:2"),
+    ("early_exit:1", "s2_k2_d4"),
+]
+
+
+def table_pair() -> FakePair:
+    return fake_pair(TARGET, DRAFT, eos=[2])
+
+
+def transformer_pair() -> FakePair:
+    """A real two-layer network over three tokens: early exit shares its cache rows and activations."""
+    torch.manual_seed(5)
+    config = LlamaConfig(
+        vocab_size=3,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=64,
+        initializer_range=1.0,
+    )
+    pair = table_pair()
+    pair.target.network = LlamaForCausalLM(config).eval()
+    return pair
+
+
+def reference_law(request: Request, pair: FakePair) -> dict[tuple[int, ...], float]:
+    """Product of processed target distributions over every output, ended by EOS or the limit."""
+    prompt = pair.text.encode(request)
+    distributions = Distributions.of(request.sampling, pair.text.eos, len(prompt), pair.device)
+    law = {}
+
+    def extend(output: tuple[int, ...], weight: float) -> None:
+        if len(output) == request.stops.max_new_tokens or (output and output[-1] in pair.text.eos):
+            law[output] = weight
+            return
+        p = distributions.target(logits(pair, [*prompt, *output]), [*prompt, *output])
+        for token in range(pair.vocab):
+            if float(p[token]) > 0.0:
+                extend((*output, token), weight * float(p[token]))
+
+    extend((), 1.0)
+    return law
+
+
+def logits(pair: FakePair, prefix: list[int]) -> torch.Tensor:
+    """Next-token logits of the target, by a fresh forward pass or straight from the table."""
+    network = pair.target.network
+    if isinstance(network, LlamaForCausalLM):
+        with torch.no_grad():
+            return network(input_ids=torch.tensor([prefix])).logits[0, -1]
+    return torch.tensor(network.table(tuple(prefix))).log()
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
+@pytest.mark.parametrize(("drafter", "shape"), DRAFTS)
+def test_lossless_decoding_emits_exactly_the_reference_law(drafter, shape, sampling, monkeypatch):
+    pair = transformer_pair() if drafter.startswith("early_exit") else table_pair()
+    request = Request(
+        prompt="abab",
+        sampling=sampling,
+        stops=Stops(max_new_tokens=2 if shape in ("s2_k2_d5",) else 3),
+        drafter=parse_drafter(drafter),
+        shape=parse_shape(shape),
+    )
+    law = emitted_law(request, pair, monkeypatch)
+    assert law == pytest.approx(reference_law(request, pair), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    "rule", ["lenience:0.5", "spec_cascade:0.6,redraw=target", "spec_cascade:0.6,redraw=draft_in_set"]
+)
+def test_a_lossy_chain_emits_exactly_the_induced_law_of_its_rule(rule, monkeypatch):
+    pair = fake_pair(always(0.5, 0.3, 0.2), always(0.6, 0.1, 0.3))
+    request = Request(
+        prompt="a",
+        stops=Stops(max_new_tokens=2),
+        drafter=parse_drafter("model"),
+        shape=parse_shape("chain:1"),
+        rule=parse_rule(rule),
+    )
+    law = emitted_law(request, pair, monkeypatch)
+    first = [sum(weight for tokens, weight in law.items() if tokens[0] == x) for x in range(3)]
+    p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.6, 0.1, 0.3])
+    assert first == pytest.approx(induced(token_rule(parse_rule(rule)), p, q).tolist(), abs=1e-6)
+
+
+def position_law(draft_of, p, rule, monkeypatch) -> list[float]:
+    """Law of the first emitted token of ``walk`` over drafts that ``draft_of`` makes with a branching ``draw``."""
+    law = [0.0] * len(p)
+
+    def run(one: Branching) -> tuple[Verdict, Draft]:
+        monkeypatch.setattr(core.decoding.verify, "draw", one.draw)
+        draft = draft_of(one)
+        streams = Streams(draft=lambda: 0.5, coin=one.coin, redraw=lambda: 0.5)
+        return walk(draft, lambda node: p, token_rule(parse_rule(rule)), streams), draft
+
+    for (verdict, draft), one in branches(run):
+        weight = one.weight
+        for trial in verdict.trials:
+            weight *= trial.accept_prob if trial.u == 0.0 else 1.0 - trial.accept_prob
+        law[draft.tokens[verdict.path[0]] if verdict.path else verdict.next_token] += weight
+    return law
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("drawing", ["with_replacement", "without_replacement"])
+def test_sampled_siblings_are_lossless(count, drawing, monkeypatch):
+    p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.6, 0.1, 0.3])
+
+    def draft_of(one: Branching) -> Draft:
+        tokens: list[int] = []
+        left = q
+        for _ in range(count):
+            tokens.append(one.draw(left, 0.5))
+            if drawing == "without_replacement":
+                left = left.clone()
+                left[tokens[-1]] = 0.0
+                left = left / left.sum() if float(left.sum()) > 0 else left
+        return Draft(tuple(tokens), (ROOT,) * count, (q,) * count, (None,) * count, drawing)
+
+    assert position_law(draft_of, p, "lossless", monkeypatch) == pytest.approx(p.tolist(), abs=1e-6)
+
+
+@pytest.mark.parametrize("tokens", [t for n in (1, 2, 3) for t in itertools.permutations(range(3), n)])
+def test_deterministic_siblings_are_lossless(tokens, monkeypatch):
+    p = torch.tensor([0.5, 0.3, 0.2])
+    law = position_law(
+        lambda one: Draft(tokens, (ROOT,) * len(tokens), score=(None,) * len(tokens)), p, "lossless", monkeypatch
+    )
+    assert law == pytest.approx(p.tolist(), abs=1e-6)
+
+
+def test_deterministic_siblings_under_spec_cascade_take_the_first_in_the_allowed_set(monkeypatch):
+    p = torch.tensor([0.5, 0.3, 0.2])
+    draft = Draft((2, 1, 0), (ROOT,) * 3, score=(None,) * 3)
+    assert position_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target", monkeypatch) == pytest.approx([0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    ("redraw", "law"),
+    [("target", (0.625, 0.375, 0.0)), ("target_in_set", (0.625, 0.375, 0.0)), ("draft_in_set", (0.625, 0.375, 0.0))],
+)
+def test_a_rejected_deterministic_candidate_is_zeroed_before_the_redraw(redraw, law, monkeypatch):
+    p = torch.tensor([0.5, 0.3, 0.2])
+    draft = Draft((2,), (ROOT,), score=(None,))
+    emitted = position_law(lambda one: draft, p, f"spec_cascade:0.5,redraw={redraw}", monkeypatch)
+    assert emitted == pytest.approx(law, abs=1e-6)
+
+
+def test_a_deterministic_sibling_under_lenience_is_accepted_with_p_over_ell(monkeypatch):
+    p = torch.tensor([0.5, 0.3, 0.2])
+    draft = Draft((1,), (ROOT,), score=(None,))
+    accepted = 0.3 / 0.5
+    expected = [(1 - accepted) * 0.5 / 0.7, accepted, (1 - accepted) * 0.2 / 0.7]
+    assert position_law(lambda one: draft, p, "lenience:0.5", monkeypatch) == pytest.approx(expected, abs=1e-6)
+
+
+def test_recomputing_the_allowed_set_lets_a_later_sibling_in(monkeypatch):
+    p = torch.tensor([0.05, 0.9, 0.03, 0.02])
+    draft = Draft((3, 0), (ROOT,) * 2, score=(None,) * 2)
+    once = position_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target_in_set", monkeypatch)
+    assert once == pytest.approx([0, 1, 0, 0])
+    p = torch.tensor([0.3, 0.28, 0.22, 0.2])
+    draft = Draft((2, 3), (ROOT,) * 2, score=(None,) * 2)
+    strict = position_law(lambda one: draft, p, "spec_cascade:0.9,redraw=target_in_set,recompute=true", monkeypatch)
+    assert strict == pytest.approx([0.3 / 0.58, 0.28 / 0.58, 0, 0], abs=1e-6)
