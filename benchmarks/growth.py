@@ -26,7 +26,8 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from core.cache.slots import Scored, SlotTarget
+from core.cache.slots import SlotTarget
+from core.cache.target import Candidates
 from core.decoding.engine import cycles
 from core.drafting.growers import Draft
 from core.grammar import parse_drafter, parse_shape
@@ -132,7 +133,7 @@ def state(network: Any, rounds: int) -> Iterator[Growth]:
         seconds: dict[int, list[float]] = {size: [] for size in CONTEXTS}
         for _ in range(rounds):
             for size, target in targets.items():
-                target.score([Scored(0, 4, draft)])
+                target.score([Candidates(0, 4, draft.tokens, draft.parents)])
                 start = CLOCK()
                 target.keep(0, path)
                 seconds[size].append(CLOCK() - start)

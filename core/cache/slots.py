@@ -1,15 +1,11 @@
-"""A causal model decoding slots: prefill, extend the scratch region, keep a path, close.
-
-:class:`Target` is the narrow interface between the engine and any cache: open a slot, score drafts, keep a path, close.
-"""
+"""A causal model decoding slots: prefill, extend the scratch region, keep a path, close."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,8 +14,8 @@ from torch.nn import functional
 from core.cache import forwards
 from core.cache.graphs import graphs_on
 from core.cache.kv import Pass, SlotCache
+from core.cache.target import Candidates, Scores
 from core.device import longs, sent
-from core.drafting.growers import Draft
 from core.records import ROOT
 
 PREFILL_CHUNK = 512
@@ -27,43 +23,6 @@ PREFILL_CHUNK = 512
 
 GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
 """The library's switch for :func:`grouped_attention`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Scored:
-    """One slot's part of a verification pass: the last committed token and the candidates after it."""
-
-    slot: int
-    root: int
-    draft: Draft
-
-
-class Target(Protocol):
-    """What the engine knows of a model and its cache."""
-
-    def open(self, slot: int, tokens: Sequence[int]) -> None:
-        """Start a sequence: ``tokens`` (all but the last committed one) go into the cache."""
-        ...
-
-    def score(self, batch: Sequence[Scored]) -> list[Tensor]:
-        """One pass over all slots: raw logits [1 + n, V] of the root and each of its n candidates, in draft order.
-
-        The last candidate's row may be left out where it costs a pass of its own: only a wholly accepted chain reads
-        it.
-        """
-        ...
-
-    def last(self, slot: int) -> Tensor:
-        """Logits [1, V] of the last candidate, which :meth:`score` left out. Raises LookupError when it didn't."""
-        ...
-
-    def keep(self, slot: int, path: Sequence[int]) -> None:
-        """Commit the root and the accepted candidates (node numbers of the scored draft)."""
-        ...
-
-    def close(self, slot: int) -> None:
-        """Forget the slot's sequence."""
-        ...
 
 
 class SlotModel:
@@ -175,21 +134,12 @@ class SlotModel:
 class SlotTarget(SlotModel):
     """A whole model as the engine's target: scratch row 0 is the root, row i + 1 candidate i."""
 
-    def score(self, batch: Sequence[Scored]) -> list[Tensor]:
-        """One pass: logits [1 + n, V] per slot."""
+    def score(self, batch: Sequence[Candidates]) -> list[Scores]:
+        """One pass, no row deferred."""
         extensions = [
-            (
-                one.slot,
-                (one.root, *one.draft.tokens),
-                (ROOT, *(parent + 1 for parent in one.draft.parents)),
-            )
-            for one in batch
+            (one.slot, (one.root, *one.tokens), (ROOT, *(parent + 1 for parent in one.parents))) for one in batch
         ]
-        return self.extend(extensions)
-
-    def last(self, slot: int) -> Tensor:
-        """Nothing is left out."""
-        raise LookupError(f"every row of slot {slot} was scored")
+        return [Scores(rows) for rows in self.extend(extensions)]
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit the root and the accepted candidates."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from core.cache.slots import SlotModel, SlotTarget, Target
+from core.cache.slots import SlotModel, SlotTarget
+from core.cache.target import Target
 from core.drafting.base import Drafter, NoDraft
 from core.drafting.early_exit import ExitDrafter, SplitTarget, layers_of, shares_activations
 from core.drafting.growers import scratch_rows

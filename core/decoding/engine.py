@@ -8,13 +8,12 @@ from __future__ import annotations
 import resource
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
 import torch
 
-from core.cache.slots import Scored, Target
+from core.cache.target import Candidates, Target
 from core.decoding.assembly import assemble
 from core.decoding.request_state import Lane, root_laws
 from core.decoding.target_rows import peaks
@@ -156,15 +155,18 @@ def _round(lanes: Sequence[Lane], target: Target, drafter: Drafter, clock: RunCl
     laps = Laps(clock)
     drafts = drafter.propose([lane.want() for lane in lanes])
     laps.lap("draft")
-    batch = [Scored(lane.slot, lane.sequence[-1], draft) for lane, draft in zip(lanes, drafts, strict=True)]
-    logits = target.score(batch)
+    batch = [
+        Candidates(lane.slot, lane.sequence[-1], draft.tokens, draft.parents)
+        for lane, draft in zip(lanes, drafts, strict=True)
+    ]
+    scores = target.score(batch)
+    logits = [one.rows for one in scores]
     highest = peaks(logits)
     roots = root_laws(lanes, logits, highest)
     walked = {}
-    for lane, draft, rows, peak in zip(lanes, drafts, logits, highest, strict=True):
+    for lane, draft, own, peak in zip(lanes, drafts, scores, highest, strict=True):
         try:
-            last = partial(target.last, lane.slot)
-            walked[lane] = (draft, *lane.verify(draft, rows, peak, roots.get(lane), last))
+            walked[lane] = (draft, *lane.verify(draft, own, peak, roots.get(lane)))
         except EngineFault as fault:
             failed[lane] = str(fault)
     laps.lap("verify")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
+from core.cache.target import Scores
 from core.decoding.measurement import Measurement, measure
 from core.decoding.position_table import choice_table, position_table
 from core.decoding.stops import StopWatch
@@ -102,16 +103,13 @@ class Lane:
             self.streams.draft,
         )
 
-    def verify(
-        self, draft: Draft, logits: Tensor, peaks: Peaks, root: Tensor | None, last: Callable[[], Tensor]
-    ) -> tuple[Verdict, Rows]:
-        """Walk ``draft`` over raw target logits [1 + n, V] with their ``peaks``; also the rows of the positions that
-        were visited. ``root``: p [V] after the root where it is known (:func:`root_laws`); ``last``: computes the last
-        row [1, V] where it was left out.
+    def verify(self, draft: Draft, scores: Scores, peaks: Peaks, root: Tensor | None) -> tuple[Verdict, Rows]:
+        """Walk ``draft`` over its ``scores`` with the ``peaks`` of their rows; also the rows of the positions that were
+        visited. ``root``: p [V] after the root where it is known (:func:`root_laws`).
 
         Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
         """
-        rows = Rows(draft, logits, peaks, self.distributions, self.sequence, self.rounds, last, root)
+        rows = Rows(draft, scores.rows, peaks, self.distributions, self.sequence, self.rounds, scores.deferred, root)
         if self.distributions.greedy and isinstance(self.rule, LosslessRule):
             return walk_choices(draft, rows.choice, self.rule, self.streams), rows
         return walk(draft, rows.target, self.rule, self.streams, self._untempered(rows)), rows

@@ -6,7 +6,7 @@ choice, and the distributions after the roots of requests with equal sampling.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
@@ -14,6 +14,7 @@ from math import inf
 import torch
 from torch import Tensor
 
+from core.cache.target import DeferredRow
 from core.drafting.growers import Draft, logits_fault
 from core.errors import EngineFault
 from core.records import ROOT
@@ -46,8 +47,8 @@ def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
 class Rows:
     """Raw target ``logits`` [1 + n, V] after the root and each node of ``draft``; ``prefix``: all committed tokens.
 
-    ``last`` computes the row [1, V] of the last node where it was left out. ``root`` is p [V] after the root where it
-    was formed together with those of other requests. ``visited`` holds every position asked for, in the order they
+    ``deferred`` is the row of the last node while ``logits`` lack it. ``root`` is p [V] after the root where it was
+    formed together with those of other requests. ``visited`` holds every position asked for, in the order they
     were: its p [V], or the one token of which a greedy request is certain.
     """
 
@@ -57,7 +58,7 @@ class Rows:
     distributions: Distributions
     prefix: Sequence[int]
     round: int
-    last: Callable[[], Tensor]
+    deferred: DeferredRow | None = None
     root: Tensor | None = None
     visited: dict[int, Tensor | int] = field(default_factory=dict)
 
@@ -90,8 +91,9 @@ class Rows:
         return self.distributions.growth(self.logits[node + 1], self._before(node))
 
     def _check(self, node: int) -> None:
-        if node + 1 == len(self.logits):
-            self._add(self.last())
+        if self.deferred is not None and node + 1 == len(self.logits):
+            self._add(self.deferred.compute())
+            self.deferred = None
         fault = self.draft.fault
         if self.peaks.broken(node + 1):
             fault = fault or logits_fault(self.logits[node + 1], "target", node)

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
-from core.cache.slots import Scored, SlotModel
+from core.cache.slots import SlotModel
+from core.cache.target import Candidates, Scores
 from core.drafting.base import NoDraft, Want, grow_together
 from core.drafting.growers import Draft, Grower
 from core.errors import ModelUnavailable
@@ -133,7 +135,6 @@ class SplitTarget(SlotModel):
         self._exits: dict[int, Tensor] = {}
         self._computed: dict[int, list[int]] = {}
         self._row_of: dict[int, dict[int, int]] = {}
-        self._left: dict[int, tuple[int, list[int], list[int]]] = {}
 
     # -- drafting -----------------------------------------------------------------------------------------------------
 
@@ -206,28 +207,27 @@ class SplitTarget(SlotModel):
 
     # -- verification -------------------------------------------------------------------------------------------------
 
-    def score(self, batch: Sequence[Scored]) -> list[Tensor]:
+    def score(self, batch: Sequence[Candidates]) -> list[Scores]:
         """Lower layers for the nodes that drafting didn't compute, then the upper layers for all.
 
-        A chain decoded alone leaves its last candidate for :meth:`last`: nothing but the bonus of a wholly accepted
-        chain needs it, and it costs as much as another draft step. In a batch that pass is shared, and taken.
+        A chain decoded alone has its last row deferred: computing it costs as much as another draft step. In a batch
+        that pass is shared, and taken.
         """
         missing = [self._missing(one) for one in batch]
         if len(batch) == 1 and self._lacks_its_end_alone(batch[0], missing[0]):
-            slot, nodes = batch[0].slot, len(batch[0].draft.tokens)
-            self._left[slot] = missing[0]
-            return self._upper([(slot, list(range(nodes)))])
+            (rows,) = self._upper([(batch[0].slot, list(range(len(batch[0].tokens))))])
+            return [Scores(rows, LastCandidate(self, *missing[0]))]
         if extensions := [one for one in missing if one[1]]:
             self._run_lower(self.body, extensions)
-        wanted = [(one.slot, list(range(1 + len(one.draft.tokens)))) for one in batch]
+        wanted = [(one.slot, list(range(1 + len(one.tokens)))) for one in batch]
         return [
-            _ordered(rows, self._rows(one.slot, range(len(one.draft.tokens))))
+            Scores(_ordered(rows, self._rows(one.slot, range(len(one.tokens)))))
             for one, rows in zip(batch, self._upper(wanted), strict=True)
         ]
 
-    def last(self, slot: int) -> Tensor:
-        """The row of the last candidate, through lower and upper layers. Raises LookupError when it was scored."""
-        _, wanted = self._run_lower(self.body, [self._left.pop(slot)])
+    def finish(self, slot: int, tokens: list[int], parents: list[int]) -> Tensor:
+        """Logits [n, V] of candidates after scratch rows ``parents``, through the lower and the upper layers."""
+        _, wanted = self._run_lower(self.body, [(slot, tokens, parents)])
         return self._upper(wanted)[0]
 
     def _upper(self, wanted: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
@@ -239,20 +239,20 @@ class SplitTarget(SlotModel):
         ]
         return self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
 
-    def _lacks_its_end_alone(self, one: Scored, missing: tuple[int, list[int], list[int]]) -> bool:
+    def _lacks_its_end_alone(self, one: Candidates, missing: tuple[int, list[int], list[int]]) -> bool:
         """Whether the draft is a chain of which drafting computed all but the last candidate."""
-        chain = one.draft.parents == tuple(range(ROOT, len(one.draft.parents) - 1))
+        chain = one.parents == tuple(range(ROOT, len(one.parents) - 1))
         return chain and one.slot in self._exits and len(missing[1]) == 1
 
-    def _missing(self, one: Scored) -> tuple[int, list[int], list[int]]:
+    def _missing(self, one: Candidates) -> tuple[int, list[int], list[int]]:
         """What the lower layers haven't seen of this draft; notes the scratch row of every node."""
         computed = self._computed.get(one.slot, [])
         row_of = {ROOT: 0} | {node: 1 + i for i, node in enumerate(computed)}
-        rest = [node for node in range(len(one.draft.tokens)) if node not in row_of]
+        rest = [node for node in range(len(one.tokens)) if node not in row_of]
         row_of |= {node: 1 + len(computed) + i for i, node in enumerate(rest)}
         self._row_of[one.slot] = row_of
-        tokens = [one.draft.tokens[node] for node in rest]
-        parents = [row_of[one.draft.parents[node]] for node in rest]
+        tokens = [one.tokens[node] for node in rest]
+        parents = [row_of[one.parents[node]] for node in rest]
         if one.slot not in self._exits:
             return one.slot, [one.root, *tokens], [ROOT, *parents]
         return one.slot, tokens, parents
@@ -276,8 +276,22 @@ class SplitTarget(SlotModel):
         super().close(slot)
 
     def _forget(self, slot: int) -> None:
-        for known in (self._exits, self._computed, self._row_of, self._left):
+        for known in (self._exits, self._computed, self._row_of):
             known.pop(slot, None)
+
+
+@dataclass(frozen=True, slots=True)
+class LastCandidate:
+    """The deferred row of a chain's last candidate, which drafting didn't run through the lower layers."""
+
+    target: SplitTarget
+    slot: int
+    tokens: list[int]
+    parents: list[int]
+
+    def compute(self) -> Tensor:
+        """Logits [1, V], by a pass of one node through the lower and the upper layers."""
+        return self.target.finish(self.slot, self.tokens, self.parents)
 
 
 def _ordered(rows: Tensor, order: list[int]) -> Tensor:

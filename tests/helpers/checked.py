@@ -3,66 +3,97 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor
 
-from core.cache.slots import Scored, SlotModel
+import core.decoding.engine
+from core.cache.slots import SlotModel
+from core.cache.target import Candidates, DeferredRow, Scores
 from core.records import ROOT
 
 
 class CheckedTarget:
     """Wraps a slot target. Every scored row must equal a fresh forward of its own path; after every ``keep`` all dead
     rows of the slot are poisoned with NaN. ``rows`` counts what was compared, ``moved`` the kept non-first branches,
-    ``left_out`` rows that a pass left for later and ``late`` those that were computed then."""
+    ``deferred`` rows that a pass left out and ``computed`` those of them that were computed later."""
 
     def __init__(self, inner: Any, network: Any, tolerance: float = 1e-4) -> None:
         self.inner = inner
         self.network = network
         self.tolerance = tolerance
         self.sequences: dict[int, list[int]] = {}
-        self.scored: dict[int, Scored] = {}
+        self.scored: dict[int, Candidates] = {}
         self.rows = 0
         self.moved = 0
-        self.left_out = 0
-        self.late = 0
+        self.deferred = 0
+        self.computed = 0
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         self.inner.open(slot, tokens)
         self.sequences[slot] = list(tokens)
         poison(self.inner, slot)
 
-    def score(self, batch: Sequence[Scored]) -> list[Tensor]:
-        logits = self.inner.score(batch)
-        for one, rows in zip(batch, logits, strict=True):
-            self.scored[one.slot] = one
-            for node, row in enumerate(rows, start=ROOT):
-                self.check(one, node, row)
-            self.left_out += 1 + len(one.draft.tokens) - len(rows)
-        return logits
+    def score(self, batch: Sequence[Candidates]) -> list[Scores]:
+        return [self.checked(one, scores) for one, scores in zip(batch, self.inner.score(batch), strict=True)]
 
-    def last(self, slot: int) -> Tensor:
-        one, logits = self.scored[slot], self.inner.last(slot)
-        self.check(one, len(one.draft.tokens) - 1, logits[0])
-        self.late += 1
-        return logits
+    def checked(self, one: Candidates, scores: Scores) -> Scores:
+        self.scored[one.slot] = one
+        assert len(scores.rows) == 1 + len(one.tokens) - (scores.deferred is not None)
+        for node, row in enumerate(scores.rows, start=ROOT):
+            self.check(one, node, row)
+        if scores.deferred is None:
+            return scores
+        self.deferred += 1
+        return Scores(scores.rows, CheckedRow(self, one, scores.deferred))
 
-    def check(self, one: Scored, node: int, row: Tensor) -> None:
-        path = [one.draft.tokens[i] for i in one.draft.path(node)]
+    def check(self, one: Candidates, node: int, row: Tensor) -> None:
+        path = path_tokens(one.tokens, one.parents, node)
         fresh = fresh_logits(self.network, [*self.sequences[one.slot], one.root, *path])
         torch.testing.assert_close(row, fresh[: row.shape[-1]], atol=self.tolerance, rtol=0)
         self.rows += 1
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         one = self.scored.pop(slot)
-        self.sequences[slot] += [one.root, *(one.draft.tokens[node] for node in path)]
+        self.sequences[slot] += [one.root, *(one.tokens[node] for node in path)]
         self.moved += list(path) != list(range(len(path)))
         self.inner.keep(slot, path)
         poison(self.inner, slot)
 
     def close(self, slot: int) -> None:
         self.inner.close(slot)
+
+
+@dataclass(frozen=True)
+class CheckedRow:
+    """A deferred row that is compared like the others once it is computed."""
+
+    target: CheckedTarget
+    candidates: Candidates
+    inner: DeferredRow
+
+    def compute(self) -> Tensor:
+        logits = self.inner.compute()
+        self.target.check(self.candidates, len(self.candidates.tokens) - 1, logits[0])
+        self.target.computed += 1
+        return logits
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, target: Any) -> list[CheckedTarget]:
+    """Make every engine check its target; the checking targets, in order of creation."""
+    checked: list[CheckedTarget] = []
+
+    def assemble(*arguments: Any) -> Any:
+        inner, drafter = original(*arguments)
+        checked.append(CheckedTarget(inner, target))
+        return checked[-1], drafter
+
+    original = core.decoding.engine.assemble
+    monkeypatch.setattr(core.decoding.engine, "assemble", assemble)
+    return checked
 
 
 def poison(model: SlotModel, slot: int) -> None:
@@ -74,7 +105,21 @@ def poison(model: SlotModel, slot: int) -> None:
             layer.values[slot, :, state.end : state.dirty] = torch.nan
 
 
+def assert_row(row: Tensor, network: Any, tokens: Sequence[int]) -> None:
+    """Logits [V] are those of a fresh forward of ``tokens``."""
+    torch.testing.assert_close(row, fresh_logits(network, tokens), atol=2e-4, rtol=0)
+
+
 def fresh_logits(network: Any, tokens: Sequence[int]) -> Tensor:
     """Next-token logits [V] by one plain forward without any cache."""
     with torch.no_grad():
         return network(input_ids=torch.tensor([list(tokens)]), use_cache=False).logits[0, -1]
+
+
+def path_tokens(tokens: Sequence[int], parents: Sequence[int], node: int) -> list[int]:
+    """Tokens from the root's child down to ``node``; none for ROOT."""
+    path = []
+    while node != ROOT:
+        path.append(tokens[node])
+        node = parents[node]
+    return path[::-1]

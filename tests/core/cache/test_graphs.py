@@ -15,11 +15,10 @@ import core.cache.slots
 from core.cache.graphs import Graphs, Recording, graphs_on
 from core.cache.slots import SlotModel
 from core.records import ROOT
-from tests.core.cache.test_kv import CONFIGS, SIZES, assert_row, path_tokens
-from tests.core.decoding.test_engine import PROMPTS, real_pair, watched
-from tests.core.decoding.test_engine import network as tiny
-from tests.helpers.checked import poison
+from tests.helpers.checked import assert_row, path_tokens, poison, watched
 from tests.helpers.decoding import ask, decode_all
+from tests.helpers.networks import CONFIGS, PROMPTS, SIZES, real_pair
+from tests.helpers.networks import network as tiny
 from tests.helpers.tape import TapeRecorder
 
 

@@ -2,55 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from transformers import (
-    AutoModelForCausalLM,
-    Gemma2Config,
-    Gemma3TextConfig,
-    LlamaConfig,
-    MistralConfig,
-    Qwen2Config,
-    Qwen3Config,
-)
+from transformers import AutoModelForCausalLM
 
 from core.cache.kv import SlotCache
 from core.cache.slots import SlotModel
 from core.records import ROOT
-from tests.helpers.checked import fresh_logits, poison
-
-SIZES: dict[str, Any] = {
-    "vocab_size": 60,
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "initializer_range": 0.3,
-}
-
-CONFIGS = {
-    "llama, all layers full": LlamaConfig(**SIZES),
-    "qwen2, all layers full": Qwen2Config(**SIZES),
-    "qwen2, full and sliding": Qwen2Config(**SIZES, use_sliding_window=True, sliding_window=5, max_window_layers=2),
-    "qwen3, own head width": Qwen3Config(**SIZES, head_dim=16),
-    "mistral, all layers sliding": MistralConfig(**SIZES, sliding_window=4),
-    "gemma2, eager attention": Gemma2Config(**SIZES, head_dim=8, sliding_window=5, query_pre_attn_scalar=8),
-    "gemma3, full and sliding": Gemma3TextConfig(**SIZES, head_dim=8, sliding_window=5),
-}
+from tests.helpers.checked import assert_row, path_tokens, poison
+from tests.helpers.networks import CONFIGS
 
 
 @pytest.fixture(params=CONFIGS.values(), ids=list(CONFIGS))
 def network(request):
     torch.manual_seed(0)
     return AutoModelForCausalLM.from_config(request.param).eval()
-
-
-def assert_row(row, network, tokens):
-    torch.testing.assert_close(row, fresh_logits(network, tokens), atol=2e-4, rtol=0)
 
 
 def test_every_node_of_a_ragged_batch_of_trees_equals_a_plain_forward_of_its_path(network):
@@ -147,11 +113,3 @@ def test_a_wider_head_is_cropped_and_a_narrower_one_padded_with_impossible_ids(n
     narrow = SlotModel(network, vocab=64, slots=1, capacity=8)
     narrow.open(0, [1])
     assert narrow.extend([(0, (2,), (ROOT,))])[0][0, 60:].tolist() == [float("-inf")] * 4
-
-
-def path_tokens(tokens, parents, node):
-    path = []
-    while node != ROOT:
-        path.append(tokens[node])
-        node = parents[node]
-    return path[::-1]

@@ -4,50 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace as replaced
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, Gemma2Config, GraniteConfig, LlamaConfig, MistralConfig
+from transformers import Gemma2Config, GraniteConfig, MistralConfig
 
 import core.decoding.engine
 from core.decoding.engine import cycles, generate
 from core.errors import BadInput
 from core.records import Ended, Round, Started
-from tests.helpers.checked import CheckedTarget
+from tests.helpers.checked import watched
 from tests.helpers.decoding import ask, decode, decode_all
 from tests.helpers.fakes import LETTERS, FakePair, always, fake_pair, hashed, mixed, scripted
+from tests.helpers.networks import PROMPTS, network, real_pair
 
 CHAINS = [f"chain:{gamma}" for gamma in range(1, 9)]
 TREES = ["s2_k2_d5", "s3_k2_d6", "s5_k1_d6"]
-PROMPTS = ["abcabcab", "ba", "cabbacabbacab", "aaaaaaaaab"]
-
-
-def network(seed: int, layers: int = 3, kind: Any = LlamaConfig, **more: Any) -> Any:
-    torch.manual_seed(seed)
-    config = kind(
-        vocab_size=len(LETTERS),
-        hidden_size=32,
-        intermediate_size=48,
-        num_hidden_layers=layers,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=96,
-        initializer_range=0.3,
-        pad_token_id=0,
-        **more,
-    )
-    return AutoModelForCausalLM.from_config(config).eval()
-
-
-def real_pair(target=None, draft=None, *, eos=(), context=96) -> Any:
-    """Random transformers over sixteen letters, with the fake codec."""
-    pair = fake_pair(always(1.0), vocabulary=LETTERS, eos=eos, context=context)
-    pair.target = SimpleNamespace(name="target", content_hash="t", network=target or network(1), context=context)
-    if draft is not None:
-        pair.draft = SimpleNamespace(name="draft", content_hash="d", network=draft, context=context)
-    return pair
 
 
 def agreeing_pair(vocab: int = 6, **options) -> FakePair:
@@ -106,20 +79,6 @@ def test_the_cache_follows_a_branch_that_is_not_the_first(monkeypatch):
     checked = watched(monkeypatch, target)
     decode(ask(drafter="model", shape="s3_k2_d6", temperature=1.0), real_pair(target, draft=network(1)))
     assert checked[0].moved > 0
-
-
-def watched(monkeypatch, target) -> list[CheckedTarget]:
-    """Make every engine check its target; the checking targets, in order of creation."""
-    checked: list[CheckedTarget] = []
-
-    def assemble(*arguments):
-        inner, drafter = original(*arguments)
-        checked.append(CheckedTarget(inner, target))
-        return checked[-1], drafter
-
-    original = core.decoding.engine.assemble
-    monkeypatch.setattr(core.decoding.engine, "assemble", assemble)
-    return checked
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -486,14 +445,14 @@ def test_early_exit_runs_every_layer_once_per_node_but_for_a_last_candidate_that
 
 @pytest.mark.parametrize("rule", ["lossless", "block"])
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_a_left_out_row_equals_a_fresh_forward_when_its_chain_is_wholly_accepted(monkeypatch, temperature, rule):
+def test_a_deferred_row_equals_a_fresh_forward_when_its_chain_is_wholly_accepted(monkeypatch, temperature, rule):
     target = network(1)
     checked = watched(monkeypatch, target)
     request = ask(drafter="early_exit:2", shape="chain:1", rule=rule, temperature=temperature, max_new_tokens=60)
     run = decode(request, real_pair(target))
     (one,) = checked
-    assert one.late == sum(round.source == "bonus" and round.drafted == 1 for round in run.rounds) > 0
-    assert one.left_out == sum(round.drafted for round in run.rounds)
+    assert one.computed == sum(round.source == "bonus" and round.drafted == 1 for round in run.rounds) > 0
+    assert one.deferred == sum(round.drafted for round in run.rounds)
 
 
 # -- peak memory and prefill ----------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ import core.drafting.early_exit
 import core.drafting.growers
 import core.drafting.small_model
 from core.cache.graphs import CudaRecorder
-from core.cache.slots import Scored, SlotModel, SlotTarget
+from core.cache.slots import SlotModel, SlotTarget
+from core.cache.target import Candidates
 from core.decoding.engine import generate
 from core.drafting.base import Want, grow_together
 from core.drafting.early_exit import SplitTarget
@@ -28,8 +29,8 @@ from core.records import Round
 from core.sampling.distributions import Distributions
 from core.sampling.randomness import Streams
 from core.types import ChainShape, Sampling
-from tests.core.decoding.test_engine import network, real_pair
 from tests.helpers.decoding import ask
+from tests.helpers.networks import network, real_pair
 
 DRAFTERS = ["model", "early_exit:2", "early_exit:2, recomputed"]
 SAMPLINGS: dict[str, dict[str, Any]] = {
@@ -194,8 +195,8 @@ def test_chains_grow_and_are_scored_on_a_device_that_holds_no_values(cut, sampli
     wants = [Want(slot, prompt, ChainShape(gamma=3), 9, distributions, stream) for slot, prompt in prompts.items()]
     drafts = drafter.propose(wants)
     assert [draft.q[2].device.type for draft in drafts if draft.q] == ["meta", "meta"]
-    scored = target.score([Scored(slot, prompts[slot][-1], draft) for slot, draft in enumerate(drafts)])
-    assert [rows.shape for rows in scored] == [(4, 16), (4, 16)]
+    batch = [Candidates(slot, prompts[slot][-1], draft.tokens, draft.parents) for slot, draft in enumerate(drafts)]
+    assert [one.rows.shape for one in target.score(batch)] == [(4, 16), (4, 16)]
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")

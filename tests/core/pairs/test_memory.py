@@ -14,8 +14,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from core.cache.slots import Scored, SlotModel, SlotTarget
-from core.drafting.growers import Draft
+from core.cache.slots import SlotModel, SlotTarget
+from core.cache.target import Candidates
 from core.errors import ModelUnavailable
 from core.models.load import load_pair
 from core.pairs import memory
@@ -66,11 +66,10 @@ def test_what_slots_allocate_is_computed_from_the_configuration_and_stays_so_whi
     model = SlotTarget(network, 300, slots, capacity=60)
     for slot in range(slots):
         model.open(slot, [5, 6, 7])
-    draft = Draft((8, 9, 10), (ROOT, ROOT, 1))
     for _ in range(10):
         rows = [rows for layer in model.cache.rows for rows in (layer.keys, layer.values) if rows is not None]
         assert allocated(rows) == slots * computed
-        model.score([Scored(slot, 4, draft) for slot in range(slots)])
+        model.score([Candidates(slot, 4, (8, 9, 10), (ROOT, ROOT, 1)) for slot in range(slots)])
         for slot in range(slots):
             model.keep(slot, [1, 2])
 
