@@ -18,7 +18,7 @@ from core.bench.prompts import Prompt, prompts
 from core.bench.rows import Row, rows
 from core.bench.settings import Setting, grid
 from core.bench.transformers_peer import NAME, SAME_LINEARS, TransformersPeer
-from core.decoding.timing import device_clock
+from core.device import device_clock
 from core.errors import BadInput
 
 

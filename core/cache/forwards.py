@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from core.decoding.timing import device_clock
+from core.device import device_clock
 
 
 @dataclass(slots=True)

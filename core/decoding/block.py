@@ -13,7 +13,7 @@ from torch import Tensor
 
 from core.drafting.growers import Draft
 from core.records import ROOT, Trial
-from core.rules.token_rule import norm_or
+from core.sampling.probability import norm_or
 
 
 @dataclass(frozen=True, slots=True)

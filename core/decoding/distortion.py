@@ -15,8 +15,9 @@ from torch import Tensor
 from core.decoding.position import RuledPosition
 from core.drafting.growers import Draft
 from core.records import Distortion
-from core.rules.token_rule import TokenRule, normalised
+from core.rules.token_rule import TokenRule
 from core.rules.truncation import TruncationRule
+from core.sampling.probability import normalised
 
 LEAST = 1e-300
 """Stands in for 0 where a term 0·log 0 would be NaN."""

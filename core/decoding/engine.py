@@ -17,7 +17,8 @@ from core.cache.target import Candidates, Target
 from core.decoding.assembly import assemble
 from core.decoding.request_state import Lane, root_laws
 from core.decoding.target_rows import peaks
-from core.decoding.timing import Laps, RunClock, device_clock
+from core.decoding.timing import Laps, RunClock
+from core.device import device_clock
 from core.drafting.base import Drafter
 from core.errors import BadInput, EngineFault
 from core.faults import free_memory, is_out_of_memory

@@ -11,7 +11,7 @@ from core.decoding.siblings import Siblings, siblings
 from core.drafting.growers import Draft
 from core.rules.target_law import TargetLawRule
 from core.rules.token_rule import TokenRule
-from core.sampling.distributions import one_hot
+from core.sampling.probability import one_hot
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from core.rules.min_p_ceiling import MinPCeilingRule
 from core.rules.target_law import TargetLawRule
-from core.rules.token_rule import LosslessRule, TokenRule, norm_or, without
+from core.rules.token_rule import LosslessRule, TokenRule
 from core.rules.truncation import TruncationRule
+from core.sampling.probability import norm_or, without
 
 
 class Siblings(Protocol):

@@ -18,7 +18,8 @@ from core.cache.target import DeferredRow
 from core.drafting.growers import Draft, logits_fault
 from core.errors import EngineFault
 from core.records import ROOT
-from core.sampling.distributions import Distributions, one_hot
+from core.sampling.distributions import Distributions
+from core.sampling.probability import one_hot
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,37 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 
-import torch
-
 Stage = Literal["draft", "verify", "state", "other"]
-
-
-def device_clock(device: torch.device) -> Callable[[], float]:
-    """Seconds (monotonic), read after the device has finished its queued work."""
-    if device.type != "cuda":
-        return time.perf_counter
-
-    def now() -> float:
-        torch.cuda.synchronize(device)
-        return time.perf_counter()
-
-    return now
-
-
-def shortest(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds that ``work`` takes, the shortest of four laps: what else runs on the machine only ever adds."""
-    laps = []
-    for _ in range(4):
-        start = clock()
-        work()
-        laps.append(clock() - start)
-    return min(laps)
 
 
 @dataclass(slots=True)

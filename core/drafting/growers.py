@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from core.records import ROOT
-from core.rules.token_rule import without
-from core.sampling.distributions import Distributions, drawn, one_hot
+from core.sampling.distributions import Distributions
 from core.sampling.prefix import Prefix
+from core.sampling.probability import drawn, one_hot, without
 from core.sampling.randomness import Stream
 from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
 

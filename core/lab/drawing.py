@@ -21,9 +21,9 @@ from core.lab.budget import expected_tokens
 from core.lab.intervals import wilson
 from core.lab.theory import Numbers, pair
 from core.records import ROOT
-from core.rules.table import TokenRule, acceptance_mass, token_rule, without
-from core.rules.token_rule import BlockRule
-from core.sampling.distributions import draw, one_hot
+from core.rules.table import acceptance_mass, token_rule
+from core.rules.token_rule import BlockRule, TokenRule
+from core.sampling.probability import draw, one_hot, without
 from core.sampling.randomness import Stream, Streams
 
 MOST_ROUNDS = 100_000

@@ -15,8 +15,9 @@ from core.decoding.distortion import reference
 from core.errors import BadInput
 from core.grammar import format_rule, parse_rule
 from core.lab.theory import Numbers, gap, overshoot, pair
-from core.rules.table import TokenRule, induced, token_rule
+from core.rules.table import induced, token_rule
 from core.rules.target_law import TargetLawRule
+from core.rules.token_rule import TokenRule
 from core.rules.truncation import TruncationRule
 from core.types import CosCD
 

@@ -19,8 +19,8 @@ from core.decoding.verify import walk
 from core.drafting.growers import Draft, Drawing
 from core.errors import BadInput
 from core.records import ROOT
-from core.rules.table import TokenRule, without
-from core.sampling.distributions import draw
+from core.rules.token_rule import TokenRule
+from core.sampling.probability import draw, without
 from core.sampling.randomness import Streams
 
 LEVEL = 1e-3

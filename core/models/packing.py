@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from core.decoding.timing import shortest
+from core.device import shortest
 
 Layout = Literal["torch", "mkl", "onednn"]
 

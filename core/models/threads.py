@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import torch
 
-from core.decoding.timing import shortest
+from core.device import shortest
 
 CHOSEN_BY = ("OMP_NUM_THREADS", "MKL_NUM_THREADS")
 

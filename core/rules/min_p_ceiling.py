@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.rules.token_rule import capped_ratio, norm_or
 from core.sampling.allowed import min_p_set
+from core.sampling.probability import capped_ratio, norm_or
 from core.types import MinPCeiling
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from core.rules.min_p_ceiling import MinPCeilingRule
 from core.rules.target_law import TargetLawRule
-from core.rules.token_rule import BlockRule, LenienceRule, LosslessRule, TokenRule, normalised, without
+from core.rules.token_rule import BlockRule, LenienceRule, LosslessRule, TokenRule
 from core.rules.truncation import SoftTypicalRule, TruncationRule
 from core.types import (
     AdaptiveInterpolation,
@@ -28,8 +28,6 @@ from core.types import (
     Truncation,
     Typical,
 )
-
-__all__ = ["TokenRule", "acceptance_mass", "induced", "normalised", "token_rule", "without"]
 
 
 def token_rule(spec: RuleSpec) -> TokenRule:

@@ -9,29 +9,8 @@ from typing import Protocol
 
 from torch import Tensor
 
+from core.sampling.probability import capped_ratio, norm_or
 from core.types import Lenience
-
-
-def normalised(mass: Tensor) -> Tensor:
-    """``mass`` [V] scaled to sum to 1; NaN-free callers check for zero mass first."""
-    return mass / mass.sum()
-
-
-def norm_or(mass: Tensor, otherwise: Tensor) -> Tensor:
-    """norm ``mass`` [V], or ``otherwise`` where there is none."""
-    return normalised(mass) if float(mass.sum()) > 0.0 else otherwise
-
-
-def without(distribution: Tensor, token: int) -> Tensor:
-    """``distribution`` [V] with ``token`` zeroed, renormalised; unchanged when nothing else has mass."""
-    left = distribution.clone()
-    left[token] = 0.0
-    return norm_or(left, distribution)
-
-
-def capped_ratio(wanted: Tensor, q: Tensor) -> Tensor:
-    """min(1, wanted/q) [V]; a token with q = 0 can't have been drawn: 1 where it is wanted, else 0."""
-    return (wanted / q).nan_to_num_(nan=0.0, posinf=1.0).clamp_max_(1.0)
 
 
 class TokenRule(Protocol):

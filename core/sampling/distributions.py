@@ -24,9 +24,9 @@ from transformers.generation.logits_process import (
     TopPLogitsWarper,
 )
 
-from core.rules.token_rule import normalised
 from core.sampling.allowed import allowed_set
 from core.sampling.prefix import Prefix
+from core.sampling.probability import normalised, one_hot
 from core.types import AllowedSet, Sampling
 
 
@@ -155,29 +155,3 @@ def _truncation_warpers(sampling: Sampling) -> LogitsProcessorList:
     if sampling.eta:
         warpers.append(EtaLogitsWarper(sampling.eta))
     return warpers
-
-
-def one_hot(token: int | Tensor, vocab: int, device: torch.device | str = "cpu") -> Tensor:
-    """The distribution [V] of a deterministic choice; a token that is a tensor (int64 []) stays on its device."""
-    row = torch.zeros(vocab, device=device)
-    if isinstance(token, Tensor):
-        return row.scatter_(0, token[None], 1.0)
-    row[token] = 1.0
-    return row
-
-
-def draw(distribution: Tensor, u: float) -> int:
-    """:func:`drawn`, read by the host."""
-    return int(drawn(distribution, u))
-
-
-def drawn(distribution: Tensor, u: float) -> Tensor:
-    """The token (int64 []) at which the cumulative sum of ``distribution`` [V] passes u ∈ [0, 1), on its device.
-
-    Never one of probability 0: where u·total rounds up to the total, the token at which the sum reaches it. Sums in
-    float64: in float32 the last of 50,000 tokens would move by more than a coin's resolution.
-    """
-    cumulative = torch.cumsum(distribution.double(), dim=-1)
-    total = cumulative[-1]
-    passing = torch.searchsorted(cumulative, u * total, right=True)
-    return torch.minimum(passing, torch.searchsorted(cumulative, total)).clamp_max_(len(distribution) - 1)

@@ -37,14 +37,14 @@ class Branching:
         return self.choices[place]
 
     def draw(self, distribution: Tensor, u: float) -> int:
-        """Stands in for ``core.sampling.distributions.draw``: every token of positive probability is one branch."""
+        """Stands in for ``core.sampling.probability.draw``: every token of positive probability is one branch."""
         tokens = distribution.nonzero()[:, 0].tolist()
         token = tokens[self.choose(len(tokens))]
         self.weight *= float(distribution[token])
         return token
 
     def drawn(self, distribution: Tensor, u: float) -> Tensor:
-        """Stands in for ``core.sampling.distributions.drawn``."""
+        """Stands in for ``core.sampling.probability.drawn``."""
         return torch.tensor(self.draw(distribution, u))
 
     def coin(self) -> float:

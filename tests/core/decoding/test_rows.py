@@ -22,7 +22,8 @@ from core.errors import EngineFault
 from core.records import ROOT
 from core.rules.table import token_rule
 from core.rules.token_rule import LosslessRule
-from core.sampling.distributions import Distributions, one_hot
+from core.sampling.distributions import Distributions
+from core.sampling.probability import one_hot
 from core.sampling.randomness import Streams
 from core.types import AllowedSet, Block, Lenience, Lossless, RuleSpec, Sampling
 

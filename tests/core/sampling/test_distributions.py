@@ -17,7 +17,8 @@ from transformers import LlamaForCausalLM
 
 from core.decoding.engine import generate
 from core.records import Round
-from core.sampling.distributions import Distributions, draw, one_hot
+from core.sampling.distributions import Distributions
+from core.sampling.probability import draw, one_hot
 from core.sampling.randomness import Streams
 from core.types import ChainShape, Request, Sampling, SmallModelDrafter, Stops, TreeShape
 from tests.helpers.fakes import always, fake_pair, hashed, scripted
