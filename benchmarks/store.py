@@ -25,8 +25,8 @@ import psutil
 import typer
 
 from benchmarks.fill import fill
-from storage.bundle import export_file
-from storage.dictionary import FORMATS, TABLES, Format, TableName
+from storage.export.bundle import export_file
+from storage.export.dictionary import FORMATS, TABLES, Format, TableName
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store

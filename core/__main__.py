@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -189,10 +188,10 @@ def _kept(save: bool) -> Any:
 
     if not save:
         return nullcontext()
+    from storage.connect import default_path
     from storage.store import Store
 
-    folder = Path(os.environ.get("SPECLENS_DATA", "data"))
-    return closing(Store(folder / "speclens.duckdb"))
+    return closing(Store(default_path()))
 
 
 @app.command()

@@ -38,7 +38,7 @@ from core.types import NoDrafter, NoShape, PairSpec, Request, RunSpec, Sampling,
 from pages.ui.kit.runs import find, rounds
 from pages.ui.kit.services import Services, open_services, worker_command
 from pages.ui.rounds import tokens, trees
-from storage.dictionary import TABLES
+from storage.export.dictionary import TABLES
 from storage.filters import RunFilter
 from storage.queries import Runs
 

@@ -15,10 +15,10 @@ from sqlalchemy import func, select
 
 from core.errors import BadInput, SpecLensError
 from core.records import RunStatus
-from storage.bundle import write_bundle, write_dictionary, write_table
 from storage.connect import default_path, refusal
-from storage.dictionary import FORMATS, TABLES
-from storage.files import Files
+from storage.export.bundle import write_bundle, write_dictionary, write_table
+from storage.export.dictionary import FORMATS, TABLES
+from storage.export.files import Files
 from storage.filters import RunFilter
 from storage.migrate import version
 from storage.queries import Runs

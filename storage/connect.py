@@ -39,8 +39,10 @@ _OUTAGE = (
 
 
 def default_path() -> Path:
-    """The app's database: ``speclens.duckdb`` in ``SPECLENS_DATA``, or in ``data/``."""
-    return Path(os.environ.get("SPECLENS_DATA") or "data") / "speclens.duckdb"
+    """The database of the app and of both command lines, whatever folder they are started in: ``speclens.duckdb`` in
+    the folder that ``SPECLENS_DATA`` names, or in ``data/`` beside ``app.py`` where that is unset or empty."""
+    folder = os.environ.get("SPECLENS_DATA") or Path(__file__).resolve().parents[1] / "data"
+    return Path(folder) / "speclens.duckdb"
 
 
 def database_path(url_or_path: str | Path) -> Path:

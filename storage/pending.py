@@ -17,7 +17,7 @@ from storage.schema import fingerprints, rounds, runs
 
 
 @dataclass(frozen=True, slots=True)
-class Submitted:
+class RunSubmitted:
     """A run entered the queue."""
 
     run_id: str
@@ -27,7 +27,7 @@ class Submitted:
 
 
 @dataclass(frozen=True, slots=True)
-class Began:
+class RunStarted:
     """A run's prompt is in the cache."""
 
     run_id: str
@@ -36,7 +36,7 @@ class Began:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrived:
+class RunRounds:
     """Whole rounds of a run, in order."""
 
     run_id: str
@@ -44,7 +44,7 @@ class Arrived:
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class RunEnded:
     """A run ended; ``missing``: how many of its rounds were dropped for want of room."""
 
     run_id: str
@@ -54,7 +54,7 @@ class Over:
     missing: int
 
 
-Record = Submitted | Began | Arrived | Over
+Record = RunSubmitted | RunStarted | RunRounds | RunEnded
 
 Write = Callable[[Connection, Sequence[Record], bool], None]
 """Writes records in the connection's transaction; True when an earlier attempt may have been committed after all."""
@@ -65,18 +65,18 @@ def write_batch(connection: Connection, records: Sequence[Record], again: bool) 
     arrived: list[tuple[str, Sequence[Round]]] = []
     for record in records:
         match record:
-            case Submitted():
+            case RunSubmitted():
                 row = submitted_row(record.run_id, record.spec, record.session, record.at)
                 _insert(connection, runs, row, again)
-            case Began():
+            case RunStarted():
                 _update(connection, record.run_id, started_row(record.started, record.at))
                 if record.started.fingerprint is not None:
                     row = fingerprint_row(record.run_id, record.started.fingerprint)
                     _insert(connection, fingerprints, row, again)
-            case Arrived():
+            case RunRounds():
                 stored = _stored(connection, record.run_id) if again else -1
                 arrived.append((record.run_id, [one for one in record.rounds if one.index > stored]))
-            case Over():
+            case RunEnded():
                 _update(connection, record.run_id, ended_row(record.ended, record.summary, record.at, record.missing))
     insert_rounds(connection, arrived)
 

@@ -14,10 +14,9 @@ from core.records import Fingerprint, Round, RunStatus, Summary
 from core.results.matching import matched
 from core.results.traces import Burst
 from core.types import RunSpec
-from storage.burst_rows import read_bursts
 from storage.filters import RunFilter
 from storage.labels import Labels, read_labels, read_tags
-from storage.round_rows import read_rounds
+from storage.round_rows import read_bursts, read_rounds
 from storage.run_rows import SUMMARY_COLUMNS, fingerprint_from, summary_from
 from storage.schema import fingerprints, runs, tags
 from storage.store import Store

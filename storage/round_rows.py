@@ -1,4 +1,4 @@
-"""Rounds as rows of four tables, and back: ``rounds_from(rows of rounds) == rounds``, texts with surrogates apart."""
+"""Rounds as rows of four tables, and read back equal to what was written, lone surrogates in texts apart."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection, Table, select
 
 from core.records import Distortion, Node, Position, Round, TopToken
+from core.results.traces import Burst
 from storage.arrow import insert_rows
 from storage.schema import candidates, positions, rounds, top_tokens
 from storage.values import ids_json, integer, number, required, text, texts_json
@@ -111,6 +112,17 @@ def read_rounds(connection: Connection, run_id: str, start: int = 0, limit: int 
     for row in rows(candidates, "node"):
         nodes[row.round_index].append(_node(row))
     return [_round(row, nodes[row.round_index], tables[row.round_index]) for row in rows(rounds)]
+
+
+def read_bursts(connection: Connection, run_id: str) -> list[Burst]:
+    """What each round of a run committed and when, without candidates and positions: all that a comparison of long runs
+    reads. In order of index; rounds that committed nothing are left out."""
+    wanted = (rounds.c.round_index, rounds.c.committed_tokens, rounds.c.committed_texts, rounds.c.ended_at_s)
+    query = select(*wanted).where(rounds.c.run_id == run_id, rounds.c.committed > 0).order_by(rounds.c.round_index)
+    return [
+        Burst(index, tuple(json.loads(tokens)), tuple(json.loads(texts)), required(ended_at_s))
+        for index, tokens, texts, ended_at_s in connection.execute(query).all()
+    ]
 
 
 def _distortion(row: Any) -> Distortion | None:

@@ -20,7 +20,7 @@ from core.types import RunSpec
 from storage.connect import database_path
 from storage.database import Database
 from storage.labels import clean_name, clean_note, clean_tags, write_label, write_tags
-from storage.pending import Arrived, Began, Over, Submitted, Write, write_batch
+from storage.pending import RunEnded, RunRounds, RunStarted, RunSubmitted, Write, write_batch
 from storage.recovery import delete_part, recover
 from storage.schema import CHILDREN, runs
 from storage.values import text
@@ -61,19 +61,19 @@ class Store:
 
     def submitted(self, run_id: str, spec: RunSpec, session: str, at: datetime) -> None:
         """The run exists, queued, from this moment; its row is on disk within 500 ms."""
-        self._writer.hand_in(Submitted(run_id, spec, session, at))
+        self._writer.hand_in(RunSubmitted(run_id, spec, session, at))
 
     def started(self, run_id: str, started: Started, at: datetime) -> None:
         """The run left the queue and its prompt is in the cache."""
-        self._writer.hand_in(Began(run_id, started, at))
+        self._writer.hand_in(RunStarted(run_id, started, at))
 
     def rounds(self, run_id: str, rounds: Sequence[Round]) -> None:
         """Whole rounds, in order of index; they are stored together or not at all."""
-        self._writer.hand_in(Arrived(run_id, tuple(rounds)))
+        self._writer.hand_in(RunRounds(run_id, tuple(rounds)))
 
     def ended(self, run_id: str, ended: Ended, summary: Summary | None, at: datetime) -> None:
         """The run is over: its last rounds, summary and status are one transaction."""
-        self._writer.hand_in(Over(run_id, ended, summary, at, self._writer.dropped(run_id)))
+        self._writer.hand_in(RunEnded(run_id, ended, summary, at, self._writer.dropped(run_id)))
 
     @property
     def trouble(self) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from core.errors import StorageUnavailable
 from storage.connect import is_broken, is_conflict, is_full, is_outage, reason
 from storage.database import Database
-from storage.pending import Arrived, Began, Over, Record, Submitted, Write
+from storage.pending import Record, RunEnded, RunRounds, RunStarted, RunSubmitted, Write
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class Writer:
     def hand_in(self, record: Record) -> None:
         """Takes a record and returns at once. Rounds beyond ``most_waiting`` are counted and dropped."""
         with self._changed:
-            if isinstance(record, Arrived):
+            if isinstance(record, RunRounds):
                 count = len(record.rounds)
                 # a run's kept rounds stay its first ones: after a dropped round, its later ones are dropped too
                 if record.run_id in self._dropped or self._waiting_rounds + count > self._most_waiting:
@@ -178,7 +178,7 @@ class Writer:
             count = 0
             while self._queue and count < MOST_AT_ONCE and not isinstance(item := self._queue[0], _Task):
                 batch.append(item)
-                count += len(item.rounds) if isinstance(item, Arrived) else 0
+                count += len(item.rounds) if isinstance(item, RunRounds) else 0
                 self._queue.popleft()
             return batch
 
@@ -216,8 +216,8 @@ class Writer:
                     break
         with self._changed:
             self._outage = None
-        self._finish(len(records), sum(len(item.rounds) for item in records if isinstance(item, Arrived)))
-        if any(isinstance(item, Over) for item in records) or self._database.log_bytes > LOG_BYTES:
+        self._finish(len(records), sum(len(item.rounds) for item in records if isinstance(item, RunRounds)))
+        if any(isinstance(item, RunEnded) for item in records) or self._database.log_bytes > LOG_BYTES:
             self._checkpoint()
         return True
 
@@ -251,7 +251,7 @@ class Writer:
 
     def _lose(self, record: Record, error: Exception) -> None:
         log.error("storage: %s of run %s is refused", type(record).__name__, record.run_id, exc_info=error)
-        what = {Submitted: "settings", Began: "start", Arrived: "rounds", Over: "end"}[type(record)]
+        what = {RunSubmitted: "settings", RunStarted: "start", RunRounds: "rounds", RunEnded: "end"}[type(record)]
         with self._changed:
             self._lost = f"The {what} of run {record.run_id} could not be stored ({reason(error)}): run it again."
 

@@ -107,7 +107,7 @@ def test_the_engine_knows_neither_pages_nor_storage(name):
 
 def test_the_command_line_brings_storage_and_core_together_and_nothing_more():
     found = imports("core.__main__")
-    assert {name for name in found if name.split(".")[0] == "storage"} == {"storage.store"}
+    assert {name for name in found if name.split(".")[0] == "storage"} == {"storage.store", "storage.connect"}
     assert roots(found) & {"streamlit", "sqlalchemy", "duckdb", "pages", "app"} == set()
     assert "storage.store" not in imports("core.__main__", lazy=False)
 

@@ -18,7 +18,7 @@ from core.records import TERMINAL, Fingerprint, Round, RunStatus, StopReason
 from core.results.metrics import summarise
 from core.types import Device, PairSpec, RunSpec
 from pages.ui.kit.services import Services
-from storage.exports import Exports
+from storage.export.background import Exports
 from storage.queries import Runs, StoredRun
 from storage.store import Store
 from tests.helpers import sample

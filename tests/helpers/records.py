@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from datetime import UTC, datetime, timedelta
 
@@ -62,6 +63,14 @@ HOSTILE = (
     "</script><img src=x>",
 )
 """Texts that CSV readers, spreadsheets and databases are known to trip over."""
+
+PROMPTS = [text for text in HOSTILE if text.strip()]
+"""Those that a request accepts as its prompt."""
+
+
+def original(cell: str) -> str:
+    """The text behind an exported cell: without the apostrophe that keeps a spreadsheet from running it."""
+    return cell[1:] if re.match(r"'+[=+\-@\t\r\n]", cell) else cell
 
 
 def at(seconds: float) -> datetime:

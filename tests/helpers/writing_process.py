@@ -13,8 +13,8 @@ from pathlib import Path
 
 from core.errors import StorageUnavailable
 from storage.__main__ import main
-from storage.bundle import export_file
-from storage.dictionary import FORMATS
+from storage.export.bundle import export_file
+from storage.export.dictionary import FORMATS
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store

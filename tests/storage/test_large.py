@@ -12,8 +12,8 @@ import pytest
 from benchmarks.fill import fill
 from benchmarks.store import Memory
 from core.records import Round
-from storage.bundle import export_file
-from storage.dictionary import FORMATS, Format
+from storage.export.bundle import export_file
+from storage.export.dictionary import FORMATS, Format
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store

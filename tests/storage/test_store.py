@@ -109,7 +109,7 @@ def test_last_rounds_summary_and_status_of_a_run_are_one_transaction(path: Path)
         store.rounds(run_id(1), [round_(1)])
         store.ended(run_id(1), ended(), summary(), at(2))
         store.flush()
-    assert batches == [["Submitted", "Began"], ["Arrived", "Arrived", "Over"]]
+    assert batches == [["RunSubmitted", "RunStarted"], ["RunRounds", "RunRounds", "RunEnded"]]
 
 
 def test_handing_in_a_thousand_rounds_does_not_wait_for_the_disk(store: Store) -> None:

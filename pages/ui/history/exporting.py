@@ -11,8 +11,8 @@ from core.errors import SpecLensError
 from pages.ui.kit import numbers, parts
 from pages.ui.kit import services as root
 from pages.ui.kit.services import Services
-from storage.dictionary import Format, TableName
-from storage.exports import ExportView
+from storage.export.background import ExportView
+from storage.export.dictionary import Format, TableName
 from storage.filters import RunFilter
 
 TICK_S = 0.5

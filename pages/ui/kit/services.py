@@ -31,8 +31,8 @@ from core.pairs.presets import PairStatus, list_pairs
 from core.records import Fingerprint, Round
 from core.results.traces import Burst
 from core.types import Device, PairSpec, RunSpec
-from storage.dictionary import Format, TableName
-from storage.exports import Exports, ExportView
+from storage.export.background import Exports, ExportView
+from storage.export.dictionary import Format, TableName
 from storage.filters import RunFilter
 from storage.labels import Labels
 from storage.queries import Facets, Runs, StoredRun
@@ -109,7 +109,7 @@ class KeeperLike(Protocol):
 
 
 class ExportsLike(Protocol):
-    """What the pages use of :class:`storage.exports.Exports`."""
+    """What the pages use of :class:`storage.export.background.Exports`."""
 
     def start(self, filter: RunFilter, table: TableName | None = ..., format: Format = ...) -> str: ...
     def view(self, export_id: str) -> ExportView | None: ...

@@ -1,4 +1,4 @@
-"""Files that appear complete or not at all: written beside their place under a name that says so."""
+"""Files that appear complete or not at all: written under a partial name, renamed at the end."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ PARTIAL = ".partial"
 
 
 class Files:
-    """Files of one folder, each written as ``NAME.partial`` and given its name when all are whole.
+    """Context manager for files of one folder: each is written as ``NAME.partial``; all are renamed once all are whole.
 
-    After any failure, an interruption by the keyboard included, the partial ones are removed and what was there before
-    stands unchanged. An OSError becomes a SpecLensError that names what could not be removed.
+    After any failure, a keyboard interrupt included, the partial files are removed and existing files are unchanged.
+    An OSError becomes a SpecLensError, which names the partial files that could not be removed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -27,7 +27,7 @@ class Files:
         self._names: list[str] = []
 
     def new(self, name: str) -> IO[bytes]:
-        """The open file that will be called ``name``."""
+        """Opens the file that will be called ``name``."""
         file = (self._folder / (name + PARTIAL)).open("wb")
         self._names.append(name)
         self._open.append(file)
@@ -43,7 +43,7 @@ class Files:
             try:
                 self._complete()
                 return
-            except OSError as late:  # buffers are written at the close, and may find no room
+            except OSError as late:  # closing writes the buffers, for which there may be no room
                 error = late
         left = self._remove()
         if isinstance(error, OSError):
@@ -61,7 +61,7 @@ class Files:
             os.replace(self._folder / (name + PARTIAL), self._folder / name)
 
     def _remove(self) -> list[Path]:
-        """Removes the partial files; returns those that could not be."""
+        """Removes the partial files; returns those that could not be removed."""
         left: list[Path] = []
         for file in self._open:
             with suppress(OSError):

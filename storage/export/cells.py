@@ -1,7 +1,7 @@
-"""One CSV cell of each kind of value: text always quoted and inert in a spreadsheet, numbers bare, NULL empty.
+"""CSV cells by kind of value: text quoted and inert in a spreadsheet, numbers bare, NULL empty.
 
-Readers differ in what they make of a bare ``null``, ``007`` or a lone carriage return, and spreadsheets run a cell that
-begins like a formula; quoting answers the former, a leading apostrophe the latter. Numbers are never touched.
+Readers disagree on a bare ``null``, ``007`` or a lone carriage return, so texts are quoted. Spreadsheets run a cell
+that begins like a formula, so such a text gets an apostrophe in front. Numbers are written as they are.
 """
 
 from __future__ import annotations
@@ -18,18 +18,13 @@ _FORMULA = re.compile(r"'*[=+\-@\t\r\n]")
 
 
 def inert(value: str) -> str:
-    """Free text that no spreadsheet runs: one apostrophe in front when it begins, apostrophes aside, with one of
-    ``= + - @``, tab, carriage return or line feed. :func:`original` takes it away again."""
+    """``value`` as no spreadsheet runs it: one apostrophe in front when it begins, after any apostrophes, with ``=``,
+    ``+``, ``-``, ``@``, a tab, a carriage return or a line feed. Removing that apostrophe restores the text."""
     return "'" + value if _FORMULA.match(value) else value
 
 
-def original(cell: str) -> str:
-    """What :func:`inert` was given."""
-    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
-
-
 def quoted(value: str) -> str:
-    """A quoted cell; quotation marks inside are doubled (RFC 4180)."""
+    """``value`` as a quoted cell, its quotation marks doubled (RFC 4180)."""
     return '"' + value.replace('"', '""') + '"'
 
 
@@ -53,10 +48,10 @@ _CELL: dict[Kind, Callable[[str], str]] = {
 
 
 def cell(kind: Kind, value: str) -> str:
-    """DuckDB SQL of the cell that the expression ``value`` becomes: NULL for NULL, ``""`` for the empty text."""
+    """DuckDB SQL that formats the expression ``value`` as a cell: NULL for NULL, ``""`` for the empty text."""
     return f"({_CELL[kind](value)})"
 
 
 def line(cells: list[str]) -> str:
-    """A row, ended as RFC 4180 has it."""
+    """A row of cells with its line end (RFC 4180)."""
     return ",".join(cells) + "\r\n"

@@ -1,4 +1,4 @@
-"""An export as files: one table, or all of them with the data dictionary and how to read them, zipped."""
+"""An export as a file: one table, or a zip of all tables with their data dictionary and a README."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import IO
 
 from core.errors import StorageUnavailable
 from storage.connect import refusal
-from storage.dictionary import TABLES, Format, TableName, dictionary_csv
-from storage.export import BOM, export_csv
+from storage.export.csv import BOM, export_csv
+from storage.export.dictionary import TABLES, Format, TableName, dictionary_csv
+from storage.export.parquet import write_parquet
+from storage.export.readings import OnRows
 from storage.filters import RunFilter
-from storage.parquet import write_parquet
-from storage.readings import Told
 from storage.store import Store
 
 _TABLES = """
@@ -48,9 +48,9 @@ Characters that UTF-8 cannot hold (half surrogate pairs) are U+FFFD; token ids a
 
 
 def readme(format: Format) -> str:
-    """How to read the bundle."""
+    """The README of the bundle: how its files are to be read."""
     lines = [entry.partition("  ") for entry in _TABLES.format(suffix=format).strip().splitlines()]
-    tables = "".join(f"{name:<21}{said}\n" for name, _, said in lines)
+    tables = "".join(f"{name:<21}{content}\n" for name, _, content in lines)
     return {"csv": _README_CSV, "parquet": _README_PARQUET}[format].format(tables="\n" + tables)
 
 
@@ -61,19 +61,18 @@ def write_table(
     format: Format,
     target: IO[bytes],
     bom: bool = False,
-    told: Told | None = None,
+    on_rows: OnRows | None = None,
 ) -> None:
-    """Writes one table of every run that matches to ``target``, piece by piece; ``bom`` is for CSV alone, ``told``
-    after each piece how many rows it had."""
+    """Writes one table of every run that matches to ``target``, piece by piece; ``bom`` applies to CSV only."""
     if format == "parquet":
-        write_parquet(store, filter, table, target, told)
+        write_parquet(store, filter, table, target, on_rows)
         return
-    for piece in export_csv(store, filter, table, bom, told):
+    for piece in export_csv(store, filter, table, bom, on_rows):
         target.write(piece)
 
 
 def write_dictionary(format: Format, target: IO[bytes], bom: bool = False) -> None:
-    """Writes the data dictionary of the three tables, a CSV in both formats."""
+    """Writes the data dictionary of the three tables, which is CSV in both formats."""
     target.write((BOM if bom else b"") + dictionary_csv(format).encode())
 
 
@@ -83,9 +82,9 @@ def write_bundle(
     target: IO[bytes],
     bom: bool = True,
     format: Format = "csv",
-    told: Told | None = None,
+    on_rows: OnRows | None = None,
 ) -> None:
-    """Writes the zip of every run that matches to ``target``, piece by piece; ``told`` as for :func:`write_table`."""
+    """Writes the zip of all tables of every run that matches to ``target``, piece by piece."""
     packed = zipfile.ZIP_DEFLATED if format == "csv" else zipfile.ZIP_STORED  # Parquet is compressed already
     with zipfile.ZipFile(target, "w", compression=packed, compresslevel=1 if format == "csv" else None) as bundle:
         bundle.writestr("README.txt", readme(format))
@@ -93,7 +92,7 @@ def write_bundle(
             write_dictionary(format, file, bom)
         for table in TABLES:
             with bundle.open(f"{table}.{format}", "w", force_zip64=True) as file:
-                write_table(store, filter, table, format, file, bom, told)
+                write_table(store, filter, table, format, file, bom, on_rows)
 
 
 def export_file(
@@ -104,20 +103,19 @@ def export_file(
     *,
     bom: bool = False,
     folder: Path | None = None,
-    told: Told | None = None,
+    on_rows: OnRows | None = None,
 ) -> IO[bytes]:
-    """The export as an open file at its start, for a download: one table, or with None the bundle of all.
+    """The export as an open file at its start: one table, or with None the bundle of all.
 
-    It lies on disk, without a name, in ``folder`` (default: the system's for temporary files), and is gone when closed.
-    ``told`` hears of each piece how many rows it had. Raises StorageUnavailable when there is no room for it, and what
-    ``told`` raises; nothing is left behind then.
+    The file is on disk, unnamed, in ``folder`` (default: the system's temporary folder), and disappears when closed.
+    Raises StorageUnavailable when there is no room for it, and whatever ``on_rows`` raises; nothing is left behind.
     """
     file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - handed to the caller, who closes it
     try:
         if table is None:
-            write_bundle(store, filter, file, bom, format, told)
+            write_bundle(store, filter, file, bom, format, on_rows)
         else:
-            write_table(store, filter, table, format, file, bom, told)
+            write_table(store, filter, table, format, file, bom, on_rows)
         file.seek(0)
     except BaseException as error:
         _close_quietly(file)
@@ -129,6 +127,6 @@ def export_file(
 
 
 def _close_quietly(file: IO[bytes]) -> None:
-    """What is still in the file's buffer finds no room either; the file has no name and goes away."""
+    """Closes the unnamed file; a full disk fails its buffered rest too, which no longer matters."""
     with suppress(OSError):
         file.close()

@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.cells import Kind, cell, inert, original
+from storage.export.cells import Kind, cell, inert
 from storage.values import text
-from tests.helpers.records import HOSTILE
+from tests.helpers.records import HOSTILE, original
 
 texts = st.one_of(
     st.text(alphabet="='+-@\t\r\n a\"", max_size=8), st.text(max_size=12).map(text), st.sampled_from(HOSTILE)

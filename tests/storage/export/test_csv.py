@@ -7,7 +7,6 @@ import io
 import json
 import re
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,33 +19,16 @@ from hypothesis import strategies as st
 
 from core.errors import BadInput
 from core.results.metrics import GLOSSARY
-from storage import readings
-from storage.bundle import export_file
-from storage.cells import inert, original
-from storage.dictionary import TABLES, TableName, columns
-from storage.export import export_csv
+from storage.export import readings
+from storage.export.bundle import export_file
+from storage.export.cells import inert
+from storage.export.csv import export_csv
+from storage.export.dictionary import TABLES, TableName, columns
 from storage.filters import RunFilter
 from storage.store import Store
-from tests.helpers.records import HOSTILE, at, ended, fingerprint, round_, run_id, spec, started, summary
+from tests.helpers.records import HOSTILE, PROMPTS, at, fingerprint, original, round_, run_id, spec
 
 ALL = RunFilter()
-PROMPTS = [text for text in HOSTILE if text.strip()]
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A run per hostile prompt; each has two rounds whose tokens are the hostile texts in turn. The last is queued."""
-    with Store(tmp_path_factory.mktemp("hostile") / "speclens.duckdb") as store:
-        for number, prompt in enumerate(PROMPTS):
-            name = run_id(number)
-            store.submitted(name, spec(prompt), "s", at(number))
-            if number == len(PROMPTS) - 1:
-                break
-            store.started(name, started(), at(number))
-            store.rounds(name, [round_(0, prompt), round_(1, HOSTILE[number])])
-            store.ended(name, ended(text=prompt), summary(text=prompt), at(number + 1))
-        store.flush()
-        yield store
 
 
 def _bytes(store: Store, table: TableName, filter: RunFilter = ALL, bom: bool = False) -> bytes:
@@ -100,10 +82,8 @@ def test_committed_texts_and_ids_come_back_exactly(hostile: Store) -> None:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_no_cell_begins_like_a_formula_unless_it_is_a_number(hostile: Store, table: TableName) -> None:
-    for row in _rows(hostile, table):
-        for name, cell in row.items():
-            if re.match(r"[=+\-@\t\r\n]", cell):
-                assert re.fullmatch(r"-?\d+(\.\d+)?(e-?\d+)?", cell), (name, cell)
+    cells = {cell for row in _rows(hostile, table) for cell in row.values() if re.match(r"[=+\-@\t\r\n]", cell)}
+    assert cells == ({"-1"} if table == "candidates" else set())  # -1: the parent of a first candidate
 
 
 @given(text=st.text(alphabet="='+-@\t\r\n a\"", max_size=8) | st.text())

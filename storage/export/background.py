@@ -1,4 +1,4 @@
-"""Exports that are written while people go on: each in a thread, piece by piece into a file, with its progress."""
+"""Exports in the background: each is written by a thread, piece by piece, and reports its progress."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Literal
 
 from core.errors import BadInput, SpecLensError, StorageUnavailable
-from storage.bundle import write_bundle, write_table
 from storage.connect import refusal
-from storage.dictionary import TABLES, Format, TableName
-from storage.files import PARTIAL, Files
+from storage.export.bundle import write_bundle, write_table
+from storage.export.dictionary import TABLES, Format, TableName
+from storage.export.files import PARTIAL, Files
+from storage.export.readings import rows_of
 from storage.filters import RunFilter
-from storage.readings import rows_of
 from storage.store import Store
 
 log = logging.getLogger(__name__)
@@ -27,20 +27,20 @@ log = logging.getLogger(__name__)
 Status = Literal["running", "ready", "failed", "stopped"]
 
 MOST_DOWNLOAD = 64 * 2**20
-"""Largest file that a page hands to the browser, in bytes: Streamlit holds a download in memory. A larger one stays
-in the folder, and the page names it."""
+"""Largest file that a page offers as a download, in bytes: Streamlit holds a download in memory. A larger file stays in
+the folder, and the page shows its path."""
 
 KEEP = 8
-"""Finished exports that are remembered; files of older ones are removed, but for those that were too large."""
+"""Finished exports that are remembered; the files of older ones are removed, except those too large to download."""
 
 MOST_AT_ONCE = 2
-"""Exports written at the same time."""
+"""Most exports written at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportView:
-    """An export at one moment. ``rows`` of ``total`` are written; ``seconds`` since it began, or that it took;
-    ``size`` in bytes once it is ready; ``problem``: a sentence when it failed."""
+    """An export at one moment: ``rows`` of ``total`` are written. ``seconds``: since it began, or that it took;
+    ``size`` in bytes once ready; ``problem``: a sentence when it failed."""
 
     export_id: str
     path: Path
@@ -53,26 +53,26 @@ class ExportView:
 
     @property
     def share(self) -> float:
-        """Done, in [0, 1]."""
+        """Share that is written, in [0, 1]."""
         return 1.0 if self.status == "ready" else min(1.0, self.rows / self.total) if self.total else 0.0
 
     @property
     def left_s(self) -> float | None:
-        """Seconds it will still take at the pace so far; None before there is one."""
+        """Estimated seconds left at the pace so far; None before the first rows."""
         return self.seconds * (1.0 - self.share) / self.share if self.share > 0.0 else None
 
     @property
     def large(self) -> bool:
-        """Too large for a download: the file stays where ``path`` says."""
+        """True when the file is too large for a download and stays at ``path``."""
         return self.size > MOST_DOWNLOAD
 
 
 class _Stopped(Exception):
-    """Somebody asked an export to end."""
+    """Raised in an export's thread to end it after :meth:`Exports.stop`."""
 
 
 class Exports:
-    """Thread-safe. Files are written to ``folder``, which is made when the first is asked for."""
+    """Exports of one store into ``folder``, which is created at the first export. Thread-safe."""
 
     def __init__(self, store: Store, folder: Path) -> None:
         self._store = store
@@ -87,9 +87,10 @@ class Exports:
                 left.unlink()
 
     def start(self, filter: RunFilter, table: TableName | None = None, format: Format = "csv") -> str:
-        """Begins to write one table, or with None the bundle of all, of every run that matches; its id.
+        """Starts to write one table, or with None the bundle of all, of every run that matches. Returns its id.
 
-        Raises BadInput while :data:`MOST_AT_ONCE` are being written, StorageUnavailable when the folder cannot be made.
+        Raises BadInput while :data:`MOST_AT_ONCE` are being written, StorageUnavailable when the folder cannot be
+        created.
         """
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +111,7 @@ class Exports:
         return export_id
 
     def view(self, export_id: str) -> ExportView | None:
-        """The export now; None when it is unknown or forgotten."""
+        """The export's state now; None when its id is unknown or no longer remembered."""
         with self._lock:
             view = self._views.get(export_id)
             if view is None or view.status != "running":
@@ -118,13 +119,13 @@ class Exports:
             return replace(view, seconds=time.monotonic() - self._began[export_id])
 
     def stop(self, export_id: str) -> None:
-        """Ends an export that is being written, after its piece in hand; nothing is left of it."""
+        """Ends an export after the piece that is being written, and removes its file."""
         with self._lock:
             if export_id in self._threads:
                 self._stopping.add(export_id)
 
     def close(self) -> None:
-        """Ends what is being written and removes what could have been downloaded."""
+        """Ends the running exports and removes the files that were offered as downloads."""
         with self._lock:
             self._stopping.update(self._threads)
             waiting = list(self._threads.values())
@@ -143,11 +144,11 @@ class Exports:
             with Files(self._folder) as files:
                 target = files.new(path.name)
                 if table is None:
-                    write_bundle(self._store, filter, target, True, format, lambda rows: self._told(export_id, rows))
+                    write_bundle(self._store, filter, target, True, format, lambda rows: self._count(export_id, rows))
                 else:
-                    bom = format == "csv"  # spreadsheets take a CSV for UTF-8 only with it
+                    bom = format == "csv"  # spreadsheets read a CSV as UTF-8 only with a byte order mark
                     write_table(
-                        self._store, filter, table, format, target, bom, lambda rows: self._told(export_id, rows)
+                        self._store, filter, table, format, target, bom, lambda rows: self._count(export_id, rows)
                     )
             self._end(export_id, "ready", size=path.stat().st_size)
         except _Stopped:
@@ -158,7 +159,7 @@ class Exports:
             log.exception("storage: an export failed")
             self._end(export_id, "failed", problem=f"The export failed ({type(error).__name__}): try again.")
 
-    def _told(self, export_id: str, rows: int) -> None:
+    def _count(self, export_id: str, rows: int) -> None:
         with self._lock:
             if export_id in self._stopping:
                 raise _Stopped
@@ -177,8 +178,8 @@ class Exports:
             self._views.move_to_end(export_id)
             self._threads.pop(export_id)
             self._stopping.discard(export_id)
-            over = [one for one in self._views.values() if one.status != "running"][:-KEEP]
-            for old in over:
+            ended = [view for view in self._views.values() if view.status != "running"]
+            for old in ended[:-KEEP]:
                 _remove(self._views.pop(old.export_id))
 
 

@@ -6,7 +6,6 @@ import io
 import json
 import math
 import zipfile
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -17,35 +16,16 @@ import pytest
 
 from core.errors import BadInput
 from core.results.metrics import GLOSSARY
-from storage import parquet, readings
-from storage.bundle import export_file
-from storage.dictionary import TABLES, TableName, columns
-from storage.export import export_csv
+from storage.export import parquet, readings
+from storage.export.bundle import export_file
+from storage.export.csv import export_csv
+from storage.export.dictionary import TABLES, TableName, columns
+from storage.export.parquet import write_parquet
 from storage.filters import RunFilter
-from storage.parquet import write_parquet
 from storage.store import Store
-from tests.helpers.records import HOSTILE, NOON, at, ended, fingerprint, round_, run_id, spec, started, summary
+from tests.helpers.records import HOSTILE, NOON, PROMPTS, at, fingerprint, round_, run_id, spec
 
 ALL = RunFilter()
-PROMPTS = [text for text in HOSTILE if text.strip()]
-
-
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
-    """A run per hostile prompt with two rounds of hostile tokens; the last is queued. The first is named and tagged."""
-    with Store(tmp_path_factory.mktemp("hostile") / "speclens.duckdb") as store:
-        for number, prompt in enumerate(PROMPTS):
-            name = run_id(number)
-            store.submitted(name, spec(prompt), "s", at(number))
-            if number == len(PROMPTS) - 1:
-                break
-            store.started(name, started(), at(number))
-            store.rounds(name, [round_(0, prompt), round_(1, HOSTILE[number])])
-            store.ended(name, ended(text=prompt), summary(text=prompt), at(number + 1))
-        store.rename(run_id(0), "=name")
-        store.annotate(run_id(0), "-note")
-        store.tag([run_id(0)], add=["b", '"a"'])
-        yield store
 
 
 def _table(store: Store, table: TableName, filter: RunFilter = ALL) -> pa.Table:

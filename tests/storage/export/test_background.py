@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import BadInput, StorageUnavailable
-from storage import exports as module
-from storage.exports import Exports, ExportView
+from storage.export import background as module
+from storage.export.background import Exports, ExportView
 from storage.filters import RunFilter
 from storage.store import Store
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary

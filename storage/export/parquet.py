@@ -1,6 +1,6 @@
-"""Parquet of a whole matched set, a row group at a time: typed columns, each with its unit and definition.
+"""A Parquet export, one row group at a time: typed columns, each with its unit and definition.
 
-Texts are as they were stored: nothing runs them, so nothing stands in front of them as in the CSV.
+Texts are exactly as stored: no reader of Parquet runs them as formulas, so they need no apostrophe as in the CSV.
 """
 
 from __future__ import annotations
@@ -12,18 +12,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import literal_column
 
-from storage.cells import Kind
-from storage.dictionary import ExportColumn, TableName, columns, definition
-from storage.export import checked
+from storage.export.cells import Kind
+from storage.export.dictionary import ExportColumn, TableName, check_table, columns, definition
+from storage.export.readings import OnRows, Reading, expression, order, readings, rows
 from storage.filters import RunFilter
-from storage.readings import Reading, Told, expression, order, readings, rows
 from storage.store import Store
 
 GROUP = 100_000
-"""Rows gathered into one row group, but for a reading that is larger by itself."""
+"""Most rows of a row group, unless a single reading has more."""
 
 GROUP_BYTES = 16 * 2**20
-"""A row group is ended at this size too, in bytes."""
+"""Size at which a row group is written even with fewer rows, in bytes."""
 
 _TYPE: dict[Kind, pa.DataType] = {
     "text": pa.string(),
@@ -37,8 +36,8 @@ _TYPE: dict[Kind, pa.DataType] = {
 
 
 def schema(table: TableName) -> pa.Schema:
-    """The table's columns as Parquet has them: unit and definition in each field's metadata, and all of them once
-    more under ``data_dictionary``, as JSON, in the file's."""
+    """The table's columns as Parquet types: each field's metadata has its unit and definition, the file's metadata has
+    them all as JSON under ``data_dictionary``."""
     entries = [
         {"column": one.name, "kind": one.kind, "unit": one.unit, "definition": definition(one, "parquet")}
         for one in columns(table)
@@ -51,17 +50,18 @@ def schema(table: TableName) -> pa.Schema:
 
 
 def write_parquet(
-    store: Store, filter: RunFilter, table: TableName, target: IO[bytes], told: Told | None = None
+    store: Store, filter: RunFilter, table: TableName, target: IO[bytes], on_rows: OnRows | None = None
 ) -> None:
-    """Writes the table's rows of every run that matches, by run id and then in their own order, to ``target``.
+    """Writes the table's rows of every run that matches to ``target``, ordered by run id and then within the run.
 
-    Runs that are added meanwhile are not in it. Raises BadInput for another table, OSError when ``target`` is full.
+    Runs added while it is written are not included. Raises BadInput for an unknown table, OSError when the disk is
+    full.
     """
-    checked(table)
+    check_table(table)
     chosen, made = columns(table), schema(table)
     with pq.ParquetWriter(_Counted(target), made, compression="zstd") as writer:
         gathered: list[pa.Table] = []
-        for reading in readings(store, filter, table, told):
+        for reading in readings(store, filter, table, on_rows):
             gathered.append(_read(store, table, chosen, reading).cast(made))
             full = (
                 sum(part.num_rows for part in gathered) >= GROUP or sum(part.nbytes for part in gathered) >= GROUP_BYTES
@@ -82,7 +82,7 @@ def _read(store: Store, table: TableName, chosen: tuple[ExportColumn, ...], read
 
 
 class _Counted:
-    """``target`` with a position, which a member of a zip file lacks and the Parquet writer asks for."""
+    """``target`` with ``tell``, which the Parquet writer calls and a member of a zip file lacks."""
 
     closed = False
 

@@ -1,4 +1,4 @@
-"""What every exported column is: its kind, unit and definition. Metrics are defined in ``core/results`` alone."""
+"""The exported tables and their columns: kind, unit and definition. Metrics are defined in ``core/results`` alone."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Literal
 
 from sqlalchemy import BigInteger, Boolean, DateTime, Double, Table
 
+from core.errors import BadInput
 from core.records import Fingerprint
 from core.results.metrics import GLOSSARY
-from storage.cells import Kind, inert, line, quoted
+from storage.export.cells import Kind, inert, line, quoted
 from storage.schema import candidates, rounds, runs
 
 TableName = Literal["runs", "rounds", "candidates"]
 
 Format = Literal["csv", "parquet"]
-"""How a table is exported."""
+"""File format of an exported table."""
 
 FORMATS: tuple[Format, ...] = ("csv", "parquet")
 
@@ -25,7 +26,7 @@ TABLES: tuple[TableName, ...] = ("runs", "rounds", "candidates")
 
 @dataclass(frozen=True, slots=True)
 class ExportColumn:
-    """One column of an export. ``source``: the table it is read from, and the name there."""
+    """One column of an export. ``source``: the table that it is read from, and its name in that table."""
 
     name: str
     kind: Kind
@@ -124,8 +125,14 @@ _JSON = frozenset({"stop_strings", "spec_json", "committed_tokens", "committed_t
 _LISTS = ("acceptance_unconditional", "acceptance_conditional")
 
 
+def check_table(table: str) -> None:
+    """Raises BadInput when ``table`` is not one that can be exported."""
+    if table not in TABLES:
+        raise BadInput(f"{table!r} cannot be exported: choose one of {', '.join(TABLES)}.")
+
+
 def columns(table: TableName) -> tuple[ExportColumn, ...]:
-    """The export's columns in order. A column without a definition is a KeyError: none goes out unexplained."""
+    """The table's columns in order. Raises KeyError for a column without a definition: every column is explained."""
     match table:
         case "rounds":
             return tuple(_column(rounds, column.name) for column in rounds.c)
@@ -161,8 +168,7 @@ def _column(table: Table, name: str) -> ExportColumn:
 
 def _environment(name: str) -> ExportColumn:
     kind: Kind = "integer" if name == "seed" else "json" if name in _JSON else "text"
-    said = f"Fingerprint: {_FINGERPRINT[name]}"
-    return ExportColumn(f"fingerprint_{name}", kind, "", said, ("fingerprints", name))
+    return ExportColumn(f"fingerprint_{name}", kind, "", f"Fingerprint: {_FINGERPRINT[name]}", ("fingerprints", name))
 
 
 def _kind(table: Table, name: str) -> Kind:
@@ -182,15 +188,15 @@ def _kind(table: Table, name: str) -> Kind:
 
 
 def definition(column: ExportColumn, format: Format) -> str:
-    """The column's definition, with what the format does to its values."""
+    """The column's definition, including what the format does to its values."""
     return f"{column.definition} A JSON string." if column.kind == "token" and format == "csv" else column.definition
 
 
 def dictionary_csv(format: Format = "csv") -> str:
-    """The data dictionary of all exported tables, a CSV itself."""
+    """The data dictionary of all exported tables, as CSV."""
     text = line([quoted(name) for name in ("table", "column", "kind", "unit", "definition")])
     for table in TABLES:
-        for one in columns(table):
-            cells = (table, one.name, one.kind, one.unit, definition(one, format))
+        for column in columns(table):
+            cells = (table, column.name, column.kind, column.unit, definition(column, format))
             text += line([quoted(inert(cell)) for cell in cells])
     return text

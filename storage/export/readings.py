@@ -1,7 +1,7 @@
-"""The matched set of an export, cut into readings that are small in memory and short in time.
+"""The queries of an export, each small in memory and short in time.
 
-No reading holds a transaction for long (the writer's checkpoints wait for readers), and none is larger than
-:data:`ROWS` rows, so that a million candidates are exported in the memory of twenty thousand.
+No query holds a transaction for long, because the writer's checkpoints wait for readers. None returns more than
+:data:`ROWS` rows, so a million candidates are exported in the memory of twenty thousand.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Select, func, literal_column, select
 
-from storage.dictionary import ExportColumn, TableName
+from storage.export.dictionary import ExportColumn, TableName
 from storage.filters import RunFilter
 from storage.schema import candidates, fingerprints, rounds, runs, tags
 from storage.store import Store
 
-Told = Callable[[int], None]
-"""Told, after each reading, how many rows it had. What it raises ends the export."""
+OnRows = Callable[[int], None]
+"""Called after each reading with its number of rows. An exception raised by it ends the export."""
 
 ROWS = 20_000
-"""Most rows read at once, but for a round that has more by itself. A run counts as a row per 500 bytes."""
+"""Most rows of one reading, unless a single round has more. A run counts as one row per 500 bytes."""
 
 MOST_IDS = 500
 """Most runs in one reading."""
@@ -29,24 +29,23 @@ MOST_IDS = 500
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Rows to read at once: those of some runs, in order of their ids, or of one run's rounds ``start`` … ``stop``."""
+    """Rows that one query reads: of several runs, ordered by id, or of one run's rounds ``start`` … ``stop`` − 1."""
 
     run_ids: tuple[str, ...]
     start: int = 0
     stop: int | None = None
 
 
-def readings(store: Store, filter: RunFilter, table: TableName, told: Told | None = None) -> Iterator[Reading]:
-    """The readings that make up the table's rows of every run that matches now, by run id; ``told`` after each how
-    many rows it had."""
+def readings(store: Store, filter: RunFilter, table: TableName, on_rows: OnRows | None = None) -> Iterator[Reading]:
+    """The readings that cover the table's rows of every run that matches now, ordered by run id."""
     for reading, found in _readings(store, filter, table):
         yield reading
-        if told is not None:
-            told(found)
+        if on_rows is not None:
+            on_rows(found)
 
 
 def rows_of(store: Store, filter: RunFilter, table: TableName) -> int:
-    """How many rows, as :func:`readings` counts them, the table has of every run that matches now."""
+    """The number of rows, counted as for :data:`ROWS`, that the table has of the runs that match now."""
     with store.database.read() as connection:
         return sum(int(found) for _, _, found in connection.execute(_sizes(filter, table)))
 
@@ -73,7 +72,7 @@ def _readings(store: Store, filter: RunFilter, table: TableName) -> Iterator[tup
 
 
 def _sizes(filter: RunFilter, table: TableName) -> Select[*tuple[Any, ...]]:
-    """Per run: its id, how many rounds its rows can be cut into, and how many rows there are."""
+    """One row per run: its id, the number of rounds that its rows can be split by, and the number of rows."""
     if table == "runs":
         length = func.strlen(runs.c.spec_json) + func.strlen(runs.c.prompt) + func.coalesce(func.strlen(runs.c.text), 0)
         size: Select[*tuple[Any, ...]] = select(runs.c.run_id, literal_column("1"), 1 + length // 500)
@@ -88,7 +87,7 @@ def _sizes(filter: RunFilter, table: TableName) -> Select[*tuple[Any, ...]]:
 
 
 def expression(column: ExportColumn) -> str:
-    """The column's value as DuckDB SQL, in the query that :func:`rows` makes."""
+    """The column's value as DuckDB SQL, for use in :func:`rows`."""
     table, name = column.source
     match table:
         case "summary":
@@ -100,9 +99,9 @@ def expression(column: ExportColumn) -> str:
 
 
 def rows(table: TableName, chosen: Sequence[ColumnElement[Any]], reading: Reading) -> Select[Any]:
-    """``chosen``, made of :func:`expression` s, of the reading's rows; not ordered (see :func:`order`)."""
+    """A query for the expressions ``chosen`` over the reading's rows, unordered (see :func:`order`)."""
     source, key = _source(table)
-    # the range lets DuckDB pass over blocks by their minima and maxima
+    # the range lets DuckDB skip blocks by their minima and maxima
     query = select(*chosen).select_from(source).where(key.between(reading.run_ids[0], reading.run_ids[-1]))
     if len(reading.run_ids) > 1:
         query = query.where(key.in_(reading.run_ids))
@@ -114,7 +113,7 @@ def rows(table: TableName, chosen: Sequence[ColumnElement[Any]], reading: Readin
 
 
 def order(table: TableName) -> tuple[ColumnElement[Any], ...]:
-    """What the table's rows are ordered by."""
+    """The columns that the table's rows are ordered by."""
     match table:
         case "runs":
             return (runs.c.run_id,)

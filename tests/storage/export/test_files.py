@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from core.errors import BadInput, SpecLensError
-from storage.files import Files
+from storage.export.files import Files
 from storage.store import Store
 from tests.helpers.processes import REPOSITORY, heard, writing
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
