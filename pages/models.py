@@ -15,8 +15,7 @@ from core.pairs.inventory import KnownPair
 from core.records import TERMINAL
 from core.types import Device, Precision
 from pages.ui.kit import parts
-from pages.ui.kit import services as root
-from pages.ui.kit.services import Services
+from pages.ui.kit.services import Services, services
 from pages.ui.models import check_view, pair_facts
 from pages.ui.models.scene import Scene, scene
 
@@ -47,7 +46,7 @@ CONVERTS = (
 
 def page() -> None:
     """Settings and device, the check, the pairs."""
-    app = root.services()
+    app = services()
     why = app.trouble()
     if why:
         st.html(parts.note("bad", why, "Runs are not being kept."))

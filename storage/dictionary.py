@@ -9,7 +9,7 @@ from typing import Literal
 from sqlalchemy import BigInteger, Boolean, DateTime, Double, Table
 
 from core.records import Fingerprint
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from storage.cells import Kind, inert, line, quoted
 from storage.schema import candidates, rounds, runs
 

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadInput
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from storage import readings
 from storage.bundle import export_file
 from storage.cells import inert, original

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import BadInput
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from storage import parquet, readings
 from storage.bundle import export_file
 from storage.dictionary import TABLES, TableName, columns

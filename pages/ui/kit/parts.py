@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.grammar import format_drafter, format_rule, format_shape, sampling_parts
 from core.records import Summary
 from core.results.counterparts import baseline
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from core.types import Lossless, RunSpec
 from pages.ui.kit import numbers, palette
 from pages.ui.kit.runs import Shown
@@ -136,13 +136,10 @@ _MEMORY = {
     "cuda_allocated": "Here: the device's peak allocated memory.",
 }
 
-_OWN_UNIT = {"s", "bytes", "×", "share", ""}
-"""Units that the formatted value carries already."""
-
 
 def _card(name: str, value: str, more: str, far: bool) -> str:
     metric = GLOSSARY[name]
-    bare = metric.unit in _OWN_UNIT or value == numbers.NOTHING
+    bare = metric.unit in numbers.OWN_UNIT or value == numbers.NOTHING
     unit = "" if bare else f"<small>{escape(metric.unit)}</small>"
     tip = escape(f"{metric.label}: {metric.definition}" + (f"\n{more}" if more else ""), quote=True)
     side = " sl-far" if far else ""
