@@ -8,17 +8,14 @@ import streamlit as st
 
 from core.errors import SpecLensError
 from core.results import traces
-from core.results.metrics import GLOSSARY
-from pages.ui.compare import charts as compare_charts
-from pages.ui.compare import choice, metrics, prompts, settings, verdict
-from pages.ui.compare import text as compare_text
-from pages.ui.kit import charts, compare_link, numbers, parts
-from pages.ui.kit import services as root
-from pages.ui.kit import sides as compare_sides
+from core.results.glossary import GLOSSARY
+from pages.ui.compare import charts, choice, metrics, prompts, settings, text, verdict
+from pages.ui.kit import compare_link, numbers, parts
+from pages.ui.kit.charts import CONFIG
 from pages.ui.kit.compare_link import Link
 from pages.ui.kit.runs import Shown, find
-from pages.ui.kit.services import Services
-from pages.ui.kit.sides import Side
+from pages.ui.kit.services import Services, services
+from pages.ui.kit.sides import MOST, Side, bursts, label, named_sides, plain
 from pages.ui.rounds import counterparts
 from storage.filters import RunFilter
 
@@ -28,14 +25,14 @@ TICK_S = 0.5
 
 def page() -> None:
     """The choice, and what there is to say of it."""
-    app = root.services()
+    app = services()
     why = app.trouble()
     if why:
         st.html(parts.note("bad", why, "Runs are not being kept."))
     link = compare_link.read(st.query_params.get(compare_link.RUNS), st.query_params.get(compare_link.BASE))
     try:
         runs = [run for run_id in link.runs if (run := find(app, run_id)) is not None]
-        sides = compare_sides.sides(app, runs)
+        sides = named_sides(app, runs)
         link = compare_link.make([run.run_id for run in runs], link.base, _missing(link, runs), link.left_out)
         choice.draw(app, link, sides)
         _refused(link)
@@ -56,7 +53,7 @@ def _refused(link: Link) -> None:
         which = "a run that is" if link.refused == 1 else f"{link.refused} runs that are"
         st.html(parts.note("warn", f"The link names {which} not here: deleted, or of another data folder."))
     if link.left_out:
-        text = f"At most {compare_sides.MOST} runs are compared: the last {link.left_out} of the link are left out."
+        text = f"At most {MOST} runs are compared: the last {link.left_out} of the link are left out."
         st.html(parts.note("warn", text))
 
 
@@ -102,11 +99,11 @@ def _one(app: Services, side: Side) -> None:
 
 def _waiting(run_ids: Sequence[str]) -> None:
     """The runs that are on their way; when one ends, the page is drawn anew."""
-    app = root.services()
+    app = services()
     runs = [run for run_id in dict.fromkeys(run_ids) if (run := find(app, run_id)) is not None]
     for run in runs:
         with parts.headline(f"waiting_{run.run_id}"):
-            st.html(f'<p class="sl-reason"><b>{compare_sides.plain(compare_sides.label(run.spec))}</b></p>')
+            st.html(f'<p class="sl-reason"><b>{plain(label(run.spec))}</b></p>')
             if run.active and st.button("Stop", icon=":material/stop:", key=f"stop_{run.run_id}"):
                 app.jobs.cancel(run.run_id)
         st.html(parts.status_line(run))
@@ -126,23 +123,23 @@ def _side_by_side(app: Services, sides: Sequence[Side], base: int) -> None:
     settings.draw(sides, base)
     metrics.draw(app, sides, base)
     _charts(app, sides)
-    compare_text.draw(app, sides, base)
+    text.draw(app, sides, base)
     prompts.draw(sides, base)
 
 
 def _charts(app: Services, sides: Sequence[Side]) -> None:
     drawn = [(side, side.run.summary) for side in sides if side.run.summary is not None]
-    emitted = [(side, compare_sides.bursts(app, side.run)) for side in sides]
-    parallel = compare_charts.parallel(drawn, metrics.speed_ups(app, sides))
+    emitted = [(side, bursts(app, side.run)) for side in sides]
+    parallel = charts.parallel(drawn, metrics.speed_ups(app, sides))
     if parallel is not None:
         _chart("Metrics at a glance", "each axis from worst to best of these runs", parallel, "parallel",
                "One line a run over the metrics, the better end up.")  # fmt: skip
     with st.container(key="compare_charts"):
         left, right = st.columns(2, gap="medium")
     with left:
-        _chart("Cycle time", "per committed token", compare_charts.stages(drawn), "stages",
+        _chart("Cycle time", "per committed token", charts.stages(drawn), "stages",
                "Seconds per committed token spent drafting, verifying, keeping state and otherwise.")  # fmt: skip
-        found = compare_charts.acceptance(drawn)
+        found = charts.acceptance(drawn)
         if found is None:
             st.html('<h3 class="sl-h">Acceptance by position</h3>')
             st.html(parts.empty("Nothing was drafted", "Plain runs accept and reject nothing."))
@@ -155,11 +152,11 @@ def _charts(app: Services, sides: Sequence[Side]) -> None:
             )
     with right:
         curves = [(side, traces.tokens_over_time(bursts)) for side, bursts in emitted]
-        _chart("Tokens over time", "", compare_charts.over_time(curves), "over_time",
+        _chart("Tokens over time", "", charts.over_time(curves), "over_time",
                "Tokens emitted by each moment since the request was accepted.")  # fmt: skip
         waits = [(side, traces.gaps(bursts)) for side, bursts in emitted]
         _chart("Token gaps", "a bar is the wait before a burst; tokens between bars came at once",
-               compare_charts.gaps(waits), "gaps", "The wait before each burst of tokens, run by run.")  # fmt: skip
+               charts.gaps(waits), "gaps", "The wait before each burst of tokens, run by run.")  # fmt: skip
         merged = max((gap.merged for _, found in waits for gap in found), default=1)
         if merged > 1:
             st.caption(f"Long runs are thinned: a bar is the longest wait of up to {numbers.quantity(merged)} bursts.")
@@ -172,7 +169,7 @@ def _lower(sentence: str) -> str:
 def _chart(title: str, more: str, figure, key: str, alt: str) -> None:
     small = f" <small>{more}</small>" if more else ""
     st.html(f'<h3 class="sl-h">{title}{small}</h3>')
-    st.plotly_chart(figure, config=charts.CONFIG, key=f"compare_{key}", alt=alt)
+    st.plotly_chart(figure, config=CONFIG, key=f"compare_{key}", alt=alt)
 
 
 page()

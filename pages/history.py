@@ -5,12 +5,10 @@ from __future__ import annotations
 import streamlit as st
 
 from core.errors import SpecLensError
-from pages.ui.history import labelling, replay
-from pages.ui.history import list as history_list
+from pages.ui.history import labelling, replay, run_list
 from pages.ui.kit import numbers, parts
-from pages.ui.kit import services as root
 from pages.ui.kit.runs import Shown, find, valid_id
-from pages.ui.kit.services import Services
+from pages.ui.kit.services import Services, reopen, services
 from pages.ui.rounds import run_view
 from storage.labels import Labels
 
@@ -23,7 +21,7 @@ SHOWS = {WHOLE: "Whole run", REPLAY: "Replay"}
 
 def page() -> None:
     """The list, or the run that the address names."""
-    app = root.services()
+    app = services()
     why = app.trouble()
     if why:
         st.html(parts.note("bad", why, "Runs are not being kept."))
@@ -33,7 +31,7 @@ def page() -> None:
     try:
         asked = st.query_params.get("run")
         if asked is None:
-            history_list.draw(app, app.runs)
+            run_list.draw(app, app.runs)
         else:
             opened(app, asked)
     except SpecLensError as error:
@@ -46,7 +44,7 @@ def closed() -> None:
     """The database could not be opened."""
     st.html(parts.empty("History can't be read", "Put right what the sentence above names, then open it again."))
     if st.button("Open again", icon=":material/refresh:", help="Runs in flight end as interrupted."):
-        root.reopen()
+        reopen()
         st.rerun()
 
 
@@ -76,7 +74,7 @@ def opened(app: Services, asked: str) -> None:
     with right:
         show = _choice(run)
         if show == REPLAY:
-            replay.draw(app, run)
+            replay.draw(run)
         else:
             st.fragment(_drawn, run_every=TICK_S if run.active else None)(run.run_id, run.active)
 
@@ -114,7 +112,7 @@ def _choice(run: Shown) -> str:
 
 
 def _drawn(run_id: str, ticking: bool) -> None:
-    app = root.services()
+    app = services()
     run = find(app, run_id)
     if run is None:
         return

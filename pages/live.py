@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import streamlit as st
 
 from core.errors import SpecLensError
+from core.jobs.jobs import PAUSE_LIMIT_S
 from core.types import RunSpec
 from pages.ui.kit import parts
 from pages.ui.kit.runs import Shown, find, valid_id
 from pages.ui.kit.services import Services, services
-from pages.ui.live import controls, forms, race_form, race_view
+from pages.ui.live import forms, race_form, race_view
 from pages.ui.live.form_values import values_of
 from pages.ui.rounds import run_view
 
@@ -18,6 +21,17 @@ TICK_S = 0.5
 
 LAST, RIVAL, OPENED = "live_run", "live_rival", "live_opened"
 START_PAUSED = "start_paused"
+
+KEPT = f"{PAUSE_LIMIT_S / 60:g} minutes"
+PAUSE = "Let it stand after the round in progress. The device is free for other runs meanwhile."
+RESUME = "Go on, round after round."
+STEP = "Decode one more round and stand again; in a race, one in each lane."
+STEP_OFF = "Pause first, or start paused: then each step is one round."
+OVER = "Nothing is going on that could be paused."
+PAUSED = (
+    f"The device is free for other runs. The cache is kept for {KEPT} after the last round or step; then the run ends "
+    "as cancelled, with the rounds that it has. Step makes one round, Resume goes on."
+)
 
 
 def page() -> None:
@@ -150,7 +164,7 @@ def begin(app: Services, asked: list[RunSpec], paused: bool) -> None:
 def watched(app: Services, run: Shown | None, rival: Shown | None) -> None:
     """What is shown, drawn again and again while any of it is active."""
     if run is None:
-        controls.bar(app, [])
+        controls(app, [])
         st.html(parts.empty("No run yet", "Press Run to decode the prompt and watch how each candidate fares."))
         return
     ids = [run.run_id] + ([rival.run_id] if rival else [])
@@ -158,12 +172,47 @@ def watched(app: Services, run: Shown | None, rival: Shown | None) -> None:
     st.fragment(_drawn, run_every=TICK_S if active else None)(ids, active)
 
 
+def controls(app: Services, lanes: Sequence[Shown]) -> None:
+    """Pause or Resume, Step and Stop of all runs shown, and what a pause means while one lasts."""
+    active = [run.run_id for run in lanes if run.active]
+    standing = [run.run_id for run in lanes if run.active and run.paused]
+    going = [run_id for run_id in active if run_id not in standing]
+    with st.container(horizontal=True, key="controls"):
+        if standing and not going:
+            _button("Resume", "play_arrow", RESUME, app.jobs.resume, standing)
+        else:
+            _button("Pause", "pause", PAUSE if going else OVER, app.jobs.pause, going)
+        _button("Step one round", "skip_next", STEP if standing else STEP_OFF, app.jobs.step, standing, key="step")
+        _button("Stop", "stop", None, app.jobs.cancel, active)
+    if any(run.standing for run in lanes) and not going:
+        st.html(parts.note("info", PAUSED, "Paused."))
+
+
+def _button(
+    label: str, icon: str, help: str | None, act: Callable[[str], bool], run_ids: Sequence[str], key: str = ""
+) -> None:
+    st.button(
+        label,
+        icon=f":material/{icon}:",
+        help=help,
+        disabled=not run_ids,
+        on_click=_each,
+        args=(act, tuple(run_ids)),
+        key=key or label.lower(),
+    )
+
+
+def _each(act: Callable[[str], bool], run_ids: Sequence[str]) -> None:
+    for run_id in run_ids:  # one that has ended meanwhile is left alone
+        act(run_id)
+
+
 def _drawn(run_ids: list[str], ticking: bool) -> None:
     app = services()
     lanes = [run for run_id in run_ids if (run := found(app, run_id)) is not None]
     if not lanes:
         return
-    controls.bar(app, lanes)
+    controls(app, lanes)
     if len(lanes) == 2:
         race_view.draw(app, lanes[0], lanes[1])
     else:

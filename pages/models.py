@@ -15,8 +15,7 @@ from core.pairs.inventory import KnownPair
 from core.records import TERMINAL
 from core.types import Device, Precision
 from pages.ui.kit import parts
-from pages.ui.kit import services as root
-from pages.ui.kit.services import Services
+from pages.ui.kit.services import Services, services
 from pages.ui.models import check_view, pair_facts
 from pages.ui.models.scene import Scene, scene
 
@@ -47,7 +46,7 @@ CONVERTS = (
 
 def page() -> None:
     """Settings and device, the check, the pairs."""
-    app = root.services()
+    app = services()
     why = app.trouble()
     if why:
         st.html(parts.note("bad", why, "Runs are not being kept."))
@@ -167,37 +166,51 @@ def used(now: Scene) -> list[str]:
 
 def card(now: Scene, pair: KnownPair) -> None:
     """One pair: what it is, what it needs, and its buttons."""
-    load, held = now.load_of(pair.name), now.held(pair.name)
-    going = load is not None and load.status not in TERMINAL
-    state = "loading" if going else "loaded" if held else "missing" if pair.missing else "here"
     left, right = st.columns([6, 1], gap="medium", wrap=False)
     needed, about = now.need_of(pair)
     verdict = memory.fit(needed, now.free)
+    load, here = now.load_of(pair.name), now.held(pair.name) == now.spec(pair.name)
     with left:
-        more = CONVERTS if pair.converts and not pair.missing else pair.missing
-        st.html(pair_facts.title(pair, state, now.in_words(held) if held else "", more))
-        if load is not None and going:
-            st.html(check_view.bar(waiting(load), load.progress))
-        elif load is not None and load.status == "failed" and load.ended is not None and load.ended.error:
-            st.html(parts.note("bad", load.ended.error, "Not loaded."))
-        here = held == now.spec(pair.name)
+        _title(now, pair, load)
         facts = pair_facts.models_table(pair.models)
         facts += pair_facts.memory_line(needed, now.device, now.free, verdict, about, loaded=here)
         if facts:
             st.html(facts)
     with right:
-        if load is not None and going:
-            _button("Stop", "stop", pair.name, lambda: now.app.jobs.cancel(load.run_id), icon="stop")
-        elif held:
-            _button("Unload", "unload", pair.name, now.app.jobs.unload, icon="eject", help=UNLOAD)
-        if not going and not here:
-            blocked = verdict == "nothing" or bool(now.device.problem) or bool(pair.missing and not pair.fetchable)
-            label, icon, why = ("Download", "download", DOWNLOAD) if pair.missing else ("Load", "memory", LOAD)
-            why = "It does not fit into the memory that is free." if verdict == "nothing" else why
-            _button(label, "load", pair.name, lambda: put(now, pair.name), blocked, icon=icon, help=why)
-        _button("Check", "check", pair.name, lambda: check(now.app, CARD, pair.name), icon="rule", kind="tertiary")
+        _actions(now, pair, load, verdict)
     if shown() == (CARD, pair.name):
         answer(now, pair.name, load_button=False)
+
+
+def _title(now: Scene, pair: KnownPair, load: JobView | None) -> None:
+    """The pair's name and state; under it the load that is going on, or why the last one failed."""
+    held = now.held(pair.name)
+    state = "loading" if _going(load) else "loaded" if held else "missing" if pair.missing else "here"
+    more = CONVERTS if pair.converts and not pair.missing else pair.missing
+    st.html(pair_facts.title(pair, state, now.in_words(held) if held else "", more))
+    if load is not None and _going(load):
+        st.html(check_view.bar(waiting(load), load.progress))
+    elif load is not None and load.status == "failed" and load.ended is not None and load.ended.error:
+        st.html(parts.note("bad", load.ended.error, "Not loaded."))
+
+
+def _actions(now: Scene, pair: KnownPair, load: JobView | None, verdict: memory.Fit) -> None:
+    """Stop or Unload; Download or Load; Check."""
+    held = now.held(pair.name)
+    if load is not None and _going(load):
+        _button("Stop", "stop", pair.name, lambda: now.app.jobs.cancel(load.run_id), icon="stop")
+    elif held:
+        _button("Unload", "unload", pair.name, now.app.jobs.unload, icon="eject", help=UNLOAD)
+    if not _going(load) and held != now.spec(pair.name):
+        blocked = verdict == "nothing" or bool(now.device.problem) or bool(pair.missing and not pair.fetchable)
+        label, icon, why = ("Download", "download", DOWNLOAD) if pair.missing else ("Load", "memory", LOAD)
+        why = "It does not fit into the memory that is free." if verdict == "nothing" else why
+        _button(label, "load", pair.name, lambda: put(now, pair.name), blocked, icon=icon, help=why)
+    _button("Check", "check", pair.name, lambda: check(now.app, CARD, pair.name), icon="rule", kind="tertiary")
+
+
+def _going(load: JobView | None) -> bool:
+    return load is not None and load.status not in TERMINAL
 
 
 def waiting(load: JobView) -> str:

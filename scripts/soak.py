@@ -258,11 +258,11 @@ def main(
     if fake:
         os.environ["SPECLENS_LOADER"] = "tests.helpers.fakes:load_pair"
     with tempfile.TemporaryDirectory(prefix="speclens-soak-") as name:
-        app = open_services(Path(name), worker_command())
+        app = open_services(Path(name) / "speclens.duckdb", worker_command())
         assert app.runs is not None, app.trouble()
         soak = Soak(app, "fake" if fake else "embedded", seed, time.monotonic() + 60 * minutes)
         try:
-            sampler = Sampler(cast(Runs, app.runs))
+            sampler = Sampler(app.runs)
             soak.work()
             samples = sampler.stop()
             if why := app.trouble():

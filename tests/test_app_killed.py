@@ -22,7 +22,7 @@ from pathlib import Path
 from core.types import ChainShape, PairSpec, Request, RunSpec, SmallModelDrafter, Stops
 from pages.ui.kit.services import open_services, worker_command
 
-app = open_services(Path(sys.argv[1]), worker_command())
+app = open_services(Path(sys.argv[1]) / "speclens.duckdb", worker_command())
 stops = Stops(max_new_tokens=9000)
 request = Request(prompt="abc", drafter=SmallModelDrafter(), shape=ChainShape(gamma=3), stops=stops)
 run_id = app.jobs.submit(RunSpec(pair=PairSpec(), request=request))

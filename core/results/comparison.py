@@ -1,7 +1,6 @@
-"""Runs side by side: how each stands to a baseline, signed changes of its metrics, and runs grouped by prompt.
+"""Runs side by side: signed changes of their metrics against a baseline, and runs grouped by prompt.
 
-Nothing here says that one run is faster than another unless both are matched (``matching.py``): it says what
-differs, and by how much.
+The changes are bare differences. Whether they show what the drafting did is a question of matching (``matching.py``).
 """
 
 from __future__ import annotations
@@ -11,12 +10,8 @@ from dataclasses import dataclass
 
 from core.records import Fingerprint, Summary
 from core.results.glossary import GLOSSARY
-from core.results.matching import UNDER_TEST, Difference, differences
-from core.results.metrics import ratio
+from core.results.metrics import ROUNDING, ratio
 from core.types import Request, is_lossless
-
-TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"})
-"""Fields that say which target decoded: quantising it or approximating its cache makes another one (article)."""
 
 NEGLIGIBLE = 5e-4
 """Relative changes smaller than this are not judged: no clock here tells them from noise."""
@@ -24,50 +19,10 @@ NEGLIGIBLE = 5e-4
 TOTALS = frozenset({"draft_s", "verify_s", "state_s", "other_s", "decode_s", "e2e_s", "distortion_s"})
 """Seconds of a whole run: less is better only at the same output length."""
 
-
 DISTORTIONS = frozenset({"distortion_kl", "distortion_tv", "escaped_mass"})
 
-ROUNDING = 1e-6
-"""A distortion below this is what float32 leaves of a law that is exactly the reference law."""
 
-
-# -- standing -------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A run against the baseline. ``tested``: what differs and may, since it is the thing under test; ``confounding``:
-    whatever else differs."""
-
-    tested: tuple[Difference, ...]
-    confounding: tuple[Difference, ...]
-
-    @property
-    def matched(self) -> bool:
-        """Nothing but the thing under test differs."""
-        return not self.confounding
-
-    @property
-    def other_target(self) -> bool:
-        """The two decoded different targets."""
-        return any(difference.field in TARGET_FIELDS for difference in self.confounding)
-
-
-def standing(base: Fingerprint, run: Fingerprint) -> Standing:
-    """What of ``run`` differs from ``base``, sorted by whether it may; library versions one by one. Another sampling is
-    under test only while the reference law is the same (a truncation rule and its baseline)."""
-    found = [part for difference in differences(base, run) for part in _parts(difference, base, run)]
-    allowed = UNDER_TEST if base.reference_law == run.reference_law else UNDER_TEST - {"sampling"}
-    tested = [difference for difference in found if difference.field in allowed]
-    return Standing(tuple(tested), tuple(difference for difference in found if difference.field not in allowed))
-
-
-def _parts(difference: Difference, base: Fingerprint, run: Fingerprint) -> list[Difference]:
-    if difference.field != "versions":
-        return [difference]
-    names = sorted(base.versions.keys() | run.versions.keys())
-    pairs = [(name, base.versions.get(name, "none"), run.versions.get(name, "none")) for name in names]
-    return [Difference(f"versions.{name}", old, new) for name, old, new in pairs if old != new]
+# -- lossy rules ------------------------------------------------------------------------------------------------------
 
 
 def lossy_notices(base: tuple[Request, Fingerprint], run: tuple[Request, Fingerprint]) -> list[str]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from typing import Protocol
 
-from core.records import Fingerprint
+from core.records import Fingerprint, RunStatus, Summary
 from core.results.metrics import speed_up
-from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, Sampling, TruncationSpec
-
-__all__ = ["Difference", "differences", "matched", "plain_counterpart", "reference_sampling", "speed_up"]
+from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, RunSpec, Sampling, TruncationSpec
 
 UNDER_TEST = frozenset({"draft", "draft_hash", "drafting", "sampling", "rule"})
 """Fields in which a run may differ from its plain counterpart: they say how candidates are made, not what the output's
 law is. ``sampling`` is judged by the reference law, which includes it."""
+
+TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"})
+"""Fields that say which target decoded: quantising it or approximating its cache makes another one (article)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +33,79 @@ def differences(a: Fingerprint, b: Fingerprint) -> list[Difference]:
     return [Difference(name, str(left[name]), str(right[name])) for name in left if left[name] != right[name]]
 
 
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A run against its baseline. ``tested``: differences in the thing under test; ``confounding``: all others."""
+
+    tested: tuple[Difference, ...]
+    confounding: tuple[Difference, ...]
+
+    @property
+    def matched(self) -> bool:
+        """Nothing but the thing under test differs."""
+        return not self.confounding
+
+    @property
+    def other_target(self) -> bool:
+        """The two runs decoded different targets."""
+        return any(difference.field in TARGET_FIELDS for difference in self.confounding)
+
+
+def relation(base: Fingerprint, run: Fingerprint) -> Relation:
+    """The differences between ``base`` and ``run``, library versions one by one. A difference in sampling is under test
+    only while the reference law is the same (a truncation rule and its baseline)."""
+    found = [part for difference in differences(base, run) for part in _parts(difference, base, run)]
+    allowed = UNDER_TEST if base.reference_law == run.reference_law else UNDER_TEST - {"sampling"}
+    tested = [difference for difference in found if difference.field in allowed]
+    return Relation(tuple(tested), tuple(difference for difference in found if difference.field not in allowed))
+
+
+def _parts(difference: Difference, base: Fingerprint, run: Fingerprint) -> list[Difference]:
+    if difference.field != "versions":
+        return [difference]
+    names = sorted(base.versions.keys() | run.versions.keys())
+    pairs = [(name, base.versions.get(name, "none"), run.versions.get(name, "none")) for name in names]
+    return [Difference(f"versions.{name}", old, new) for name, old, new in pairs if old != new]
+
+
 def matched(a: Fingerprint, b: Fingerprint) -> bool:
-    """True when nothing but the thing under test differs."""
-    return all(difference.field in UNDER_TEST for difference in differences(a, b))
+    """Whether nothing but the thing under test differs."""
+    return relation(a, b).matched
+
+
+class Outcome(Protocol):
+    """What a measured speed-up needs of a run."""
+
+    @property
+    def spec(self) -> RunSpec: ...
+    @property
+    def session(self) -> str: ...
+    @property
+    def status(self) -> RunStatus: ...
+    @property
+    def fingerprint(self) -> Fingerprint | None: ...
+    @property
+    def summary(self) -> Summary | None: ...
+
+
+def has_speed_up(run: Outcome) -> bool:
+    """Whether a speed-up of ``run`` can be measured at all: it drafts, is done, and its fingerprint is known."""
+    drafts = not isinstance(run.spec.request.drafter, NoDrafter)
+    return drafts and run.status == "done" and run.fingerprint is not None and run.summary is not None
+
+
+def measured_speed_up(run: Outcome, others: Iterable[Outcome]) -> float | None:
+    """The speed-up of ``run`` (×) against the first of ``others`` that is a matched plain run, done in the same session
+    (seconds of two sessions are not compared); None without such a run."""
+    if not has_speed_up(run) or run.fingerprint is None or run.summary is None:
+        return None
+    for other in others:
+        plain = isinstance(other.spec.request.drafter, NoDrafter) and other.status == "done"
+        if not plain or other.session != run.session or other.fingerprint is None or other.summary is None:
+            continue
+        if matched(run.fingerprint, other.fingerprint):
+            return speed_up(run.summary, other.summary)
+    return None
 
 
 def plain_counterpart(request: Request) -> Request:

@@ -45,8 +45,8 @@ class Lane:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """How two lanes stand. ``at_s``: the reading of both clocks at which ``tokens`` are compared; ``ahead`` is 0, 1 or
+class Ranking:
+    """Two lanes compared. ``at_s``: the reading of both clocks at which ``tokens`` are compared; ``ahead`` is 0, 1 or
     None when level. ``first``: who finished sooner on its own clock; ``longer``: how many times as long the other took,
     where both put out equally many tokens."""
 
@@ -58,8 +58,8 @@ class Standing:
     longer: float | None = None
 
 
-def standing(one: Lane, two: Lane) -> Standing:
-    """How the lanes stand, at the latest moment that both own clocks have reached."""
+def ranking(one: Lane, two: Lane) -> Ranking:
+    """The lanes compared at the latest moment that both clocks have reached."""
     lanes = (one, two)
     at_s = min(one.own_s, two.own_s)
     done = [lane.status == "done" for lane in lanes]
@@ -70,17 +70,17 @@ def standing(one: Lane, two: Lane) -> Standing:
     tokens = (one.tokens_by(at_s), two.tokens_by(at_s))
     ahead = None if tokens[0] == tokens[1] else int(tokens[1] > tokens[0])
     if any(lane.status in TERMINAL and lane.status != "done" for lane in lanes):
-        return Standing("broken", at_s, tokens, ahead)
+        return Ranking("broken", at_s, tokens, ahead)
     if not one.emitted or not two.emitted:
-        return Standing("waiting", at_s, tokens, ahead)
+        return Ranking("waiting", at_s, tokens, ahead)
     if all(done):
         first = None if one.own_s == two.own_s else int(two.own_s < one.own_s)
         longer = None
         if first is not None and one.tokens == two.tokens:
             longer = ratio(lanes[1 - first].own_s, lanes[first].own_s)
-        return Standing("finished", at_s, tokens, ahead, first, longer)
+        return Ranking("finished", at_s, tokens, ahead, first, longer)
     if any(done):
         ended, other = lanes[done.index(True)], lanes[done.index(False)]
         if other.own_s >= ended.own_s:
-            return Standing("passed", at_s, tokens, ahead, done.index(True))
-    return Standing("running", at_s, tokens, ahead)
+            return Ranking("passed", at_s, tokens, ahead, done.index(True))
+    return Ranking("running", at_s, tokens, ahead)

@@ -10,7 +10,7 @@ from sqlalchemy import BigInteger, Boolean, DateTime, Double, Table
 
 from core.errors import BadInput
 from core.records import Fingerprint
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from storage.export.cells import Kind, inert, line, quoted
 from storage.schema import candidates, rounds, runs
 

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from core.jobs.jobs import JobView
-from core.pairs.checks import CheckView
+from core.jobs.jobs import Jobs, JobView
+from core.pairs.checks import Checks, CheckView
 from core.pairs.description import Description
-from core.pairs.inventory import KnownPair
+from core.pairs.inventory import Inventory, KnownPair
 from core.pairs.memory import DeviceMemory
 from core.pairs.presets import PairStatus
 from core.records import TERMINAL, Fingerprint, Round, RunStatus, StopReason
@@ -33,7 +33,7 @@ PAIRS = (
 
 
 @dataclass
-class FakeJobs:
+class FakeJobs(Jobs):
     """Runs as the test lays them out; ``submitted``, ``races`` and ``steered`` record what a page asked for."""
 
     views: dict[str, JobView] = field(default_factory=dict)
@@ -79,15 +79,15 @@ class FakeJobs:
         return True
 
     def pause(self, run_id: str) -> bool:
-        return self._steer("pause", run_id, True)
+        return self._note("pause", run_id, True)
 
     def resume(self, run_id: str) -> bool:
-        return self._steer("resume", run_id, False)
+        return self._note("resume", run_id, False)
 
     def step(self, run_id: str) -> bool:
-        return self._steer("step", run_id, True)
+        return self._note("step", run_id, True)
 
-    def _steer(self, what: str, run_id: str, paused: bool) -> bool:
+    def _note(self, what: str, run_id: str, paused: bool) -> bool:
         self.steered.append((what, run_id))
         self.views[run_id] = replace(self.views[run_id], paused=paused)
         return True
@@ -141,14 +141,14 @@ CPU = DeviceMemory("cpu", "CPU, 8 threads", 32 * 2**30, 16 * 2**30)
 
 
 @dataclass
-class FakeInventory:
+class FakeInventory(Inventory):
     """Known pairs and a device as the test lays them out; ``used`` is what the page named last."""
 
     pairs: tuple[KnownPair, ...] = KNOWN
     device: DeviceMemory = CPU
     used: Sequence[str] = ()
 
-    def known(self, used: Sequence[str] = ()) -> Sequence[KnownPair]:
+    def known(self, used: Sequence[str] = ()) -> tuple[KnownPair, ...]:
         self.used = used
         return self.pairs
 
@@ -160,7 +160,7 @@ class FakeInventory:
 
 
 @dataclass
-class FakeChecks:
+class FakeChecks(Checks):
     """Checks whose answers the test gives; ``started`` and ``stopped`` record what a page asked for."""
 
     views: dict[str, CheckView] = field(default_factory=dict)

@@ -21,7 +21,7 @@ from core.types import Request, RunSpec, Sampling
 from pages.ui.compare.metrics import cell, signed
 from pages.ui.kit import compare_link
 from pages.ui.kit.services import Services
-from pages.ui.kit.sides import MARKS, MOST, label, letters, sides
+from pages.ui.kit.sides import MARKS, MOST, label, letters, named_sides
 from pages.ui.kit.table import Cell
 from storage.queries import Runs
 from storage.store import Store
@@ -449,7 +449,7 @@ def test_labels_and_letters() -> None:
     assert label(asked(rule="lenience:0.4")) == "prompt_lookup chain:4 lenience:0.4"
     from pages.ui.kit.runs import of_job
 
-    three = sides(
+    three = named_sides(
         fake_app.fake_services(fake_app.FakeJobs()),
         [of_job(fake_app.queued(), fake_app.SESSION)] * 3,
     )

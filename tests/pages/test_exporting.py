@@ -14,7 +14,7 @@ from streamlit.testing.v1 import AppTest
 
 from pages.ui.history import exporting
 from pages.ui.kit.services import Services
-from storage import exports as made
+from storage.export import background as made
 from storage.export.background import ExportView
 from storage.store import Store
 from tests.helpers import fake_app, sample

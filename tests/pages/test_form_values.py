@@ -7,8 +7,9 @@ import pytest
 from core.errors import BadInput
 from core.grammar import parse_allowed, parse_drafter, parse_rule, parse_shape
 from core.types import PairSpec, Request, RunSpec, Sampling, Stops
+from pages.ui.kit.fields import bounds
 from pages.ui.live.examples import EXAMPLES
-from pages.ui.live.form_values import DEFAULTS, bounds, show_stop, spec_of, stop_strings, values_of
+from pages.ui.live.form_values import DEFAULTS, show_stop, spec_of, stop_strings, values_of
 
 
 def made(drafter: str, shape: str, rule: str) -> RunSpec:

@@ -12,7 +12,7 @@ from streamlit.testing.v1 import AppTest
 from core.grammar import parse_shape
 from core.records import ROOT, Distortion, Round
 from core.results.matching import plain_counterpart
-from pages.ui.rounds import coin, inspector, position_view, tree_drawing
+from pages.ui.rounds import inspector, position, tokens, tree_drawing
 from pages.ui.rounds.tree_drawing import END, Mark, drawing
 from storage.store import Store
 from tests.helpers import fake_app, sample
@@ -91,9 +91,9 @@ def test_the_drawing_is_told_in_words_as_well() -> None:
 
 def test_a_coin_is_drawn_against_its_threshold_with_the_decision() -> None:
     made = sample.tree()
-    assert coin.tested(made, ROOT) == [0, 1]
-    assert coin.tested(made, 1) == [3]
-    drawn = coin.bars(made, [0, 1], 0)
+    assert position.tested(made, ROOT) == [0, 1]
+    assert position.tested(made, 1) == [3]
+    drawn = position.coins(made, [0, 1], 0)
     assert 'width:20.00%"></i><b style="left:90.00%"' in drawn
     assert "coin u 0.900 ≥ accept probability 0.200 → ✗ rejected" in unescape(drawn)
     assert "coin u 0.500 < accept probability 0.800 → ✓ accepted" in unescape(drawn)
@@ -103,14 +103,14 @@ def test_a_coin_is_drawn_against_its_threshold_with_the_decision() -> None:
 def test_a_coin_near_its_threshold_and_a_redraw_that_fell_back_say_so() -> None:
     made = sample.chain(["rejected"])
     node = replace(made.nodes[0], near_threshold=True, redraw_fallback=True)
-    drawn = coin.bars(replace(made, nodes=(node,)), [0], -1)
-    assert coin.NEAR in drawn
+    drawn = position.coins(replace(made, nodes=(node,)), [0], -1)
+    assert tokens.NEAR in drawn
     assert "falls back to the target&#x27;s" in drawn
 
 
 def test_a_position_shows_what_is_known_and_a_dash_for_what_is_not() -> None:
     made = walked(parse_shape("s3_k2_d6"), 0)
-    drawn = position_view.table(made, made.positions[0], None, made.nodes[0].token)
+    drawn = position.table(made, made.positions[0], None, made.nodes[0].token)
     first = made.positions[0].top[0]
     assert (first.p, first.q, first.residual, first.induced) == (0.35, 1.0, 0.0, 0.35)
     row = drawn.split("<tbody>")[1].split("</tr>")[0]
@@ -119,20 +119,20 @@ def test_a_position_shows_what_is_known_and_a_dash_for_what_is_not() -> None:
     rest = drawn.rpartition("all others")[2]
     assert [cell.split("<")[0] for cell in rest.split('<td class="num">')[1:]] == ["0.031", "0", "–", "–"]
     unmeasured = walked(parse_shape("s3_k2_d6"), 0, measured=False)
-    row = position_view.table(unmeasured, unmeasured.positions[0], None, None).split("<tbody>")[1].split("</tr>")[0]
+    row = position.table(unmeasured, unmeasured.positions[0], None, None).split("<tbody>")[1].split("</tr>")[0]
     assert [cell.split("<")[0] for cell in row.split('<td class="num">')[1:]] == ["0.350", "1", "–", "–"]
 
 
 def test_distortion_names_what_left_the_support_and_what_is_conditional() -> None:
-    line = position_view.distortion(Distortion(None, 0.25, 0.125, 0.5, conditional=True))
+    line = position.distortion(Distortion(None, 0.25, 0.125, 0.5, conditional=True))
     for said in ("KL –", "TV 0.250", "mass outside the reference law 0.125", "overshoot 50.0 %", "given the tokens"):
         assert said in line
-    assert position_view.distortion(None) == ""
+    assert position.distortion(None) == ""
 
 
 def test_markup_in_tokens_is_inert_in_the_table_and_the_coins() -> None:
     made = sample.chain(["rejected"], text=sample.HOSTILE, last=sample.HOSTILE)
-    drawn = position_view.table(made, made.positions[0], "correction", None) + coin.bars(made, [0], 0)
+    drawn = position.table(made, made.positions[0], "correction", None) + position.coins(made, [0], 0)
     assert "<img" not in drawn
     assert "<script" not in drawn
     assert "&lt;img" in drawn

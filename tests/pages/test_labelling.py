@@ -39,7 +39,7 @@ def dialog(app: Services) -> Ask:
     """``dialog(name, argument)`` opens one of the dialogs: what a page's button does."""
 
     def opened(name: str, argument: object) -> AppTest:
-        script = f"from pages.ui import labelling\nlabelling.{name}({argument!r})"
+        script = f"from pages.ui.history import labelling\nlabelling.{name}({argument!r})"
         at = AppTest.from_string(script, default_timeout=30).run()
         assert not at.exception
         return at

@@ -10,10 +10,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.grammar import parse_drafter, parse_rule, parse_shape
+from core.results.glossary import GLOSSARY
 from core.results.matching import plain_counterpart
-from core.results.metrics import GLOSSARY, summarise
+from core.results.metrics import summarise
 from core.types import EarlyExitDrafter, NoDrafter, RunSpec, SpecCascade
-from pages.ui.live.candidate_form import EARLY_EXIT, LOSSY
+from pages.ui.kit.notices import EARLY_EXIT, LOSSY
 from storage.queries import StoredRun
 from storage.store import Store
 from tests.helpers import fake_app, sample

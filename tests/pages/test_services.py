@@ -13,6 +13,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.records import TERMINAL
 from pages.ui.kit import services as root
+from storage.connect import default_path
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store
@@ -82,9 +83,10 @@ def test_opening_again_ends_the_run_in_flight_and_leaves_no_worker_behind(fake_w
 
 def test_a_database_held_by_another_process_is_said_and_runs_go_on_unkept(fake_worker: Path) -> None:
     fake_worker.mkdir()
-    Store(fake_worker / root.DATABASE).close()
+    database = default_path()
+    Store(database).close()
     holder = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(fake_worker / root.DATABASE)],
+        [sys.executable, "-c", HOLD, str(database)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,9 +10,9 @@ from plotly.subplots import make_subplots
 
 from core.records import Summary
 from core.results.comparison import measured, scaled
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from core.results.traces import Curve, Gap, stages_per_token
-from pages.ui.compare.metrics import PER_PROMPT, value
+from pages.ui.compare.metrics import PER_PROMPT
 from pages.ui.kit import numbers, palette
 from pages.ui.kit.charts import HATCH, PATTERNS
 from pages.ui.kit.sides import Side
@@ -43,7 +43,7 @@ def parallel(drawn: Sequence[Drawn], ratios: Sequence[float | None]) -> go.Figur
         figure.add_scatter(
             x=list(range(len(axes))),
             y=[places[name][number] for name in axes],
-            customdata=[[GLOSSARY[name].label, value(name, found[number])] for name, found in axes.items()],
+            customdata=[[GLOSSARY[name].label, numbers.metric(name, found[number])] for name, found in axes.items()],
             hovertemplate=f"{side.name}<br>%{{customdata[0]}}: %{{customdata[1]}}<extra></extra>",
             **_line(side, len(drawn), size=9),
         )
@@ -54,10 +54,12 @@ def parallel(drawn: Sequence[Drawn], ratios: Sequence[float | None]) -> go.Figur
             type="line", x0=place, x1=place, y0=0, y1=1, line={"color": AXIS_LINE, "width": 1}, layer="below"
         )
         if known[0] == known[-1]:
-            figure.add_annotation(x=place, y=0.5, text=value(name, known[0]), **_tick("middle", xshift=8, left=True))
+            figure.add_annotation(
+                x=place, y=0.5, text=numbers.metric(name, known[0]), **_tick("middle", xshift=8, left=True)
+            )
             continue
-        figure.add_annotation(x=place, y=1, text=value(name, ends[-1]), **_tick("bottom", yshift=8))
-        figure.add_annotation(x=place, y=0, text=value(name, ends[0]), **_tick("top", yshift=-8))
+        figure.add_annotation(x=place, y=1, text=numbers.metric(name, ends[-1]), **_tick("bottom", yshift=8))
+        figure.add_annotation(x=place, y=0, text=numbers.metric(name, ends[0]), **_tick("top", yshift=-8))
     titles = [_wrapped(GLOSSARY[name].label) for name in axes]
     _dress(figure, 330, "parallel", top=62)
     figure.update_xaxes(

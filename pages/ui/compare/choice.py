@@ -7,10 +7,9 @@ from collections.abc import Sequence
 import streamlit as st
 
 from pages.ui.kit import compare_link
-from pages.ui.kit import sides as compare_sides
 from pages.ui.kit.compare_link import Link
 from pages.ui.kit.services import Services
-from pages.ui.kit.sides import MOST, Side
+from pages.ui.kit.sides import MOST, Side, choice_label
 from storage.filters import RunFilter
 
 CHOSEN, BASELINE, SEARCH = "compare_chosen", "compare_baseline", "compare_search"
@@ -67,14 +66,12 @@ def _baseline(link: Link, sides: Sequence[Side]) -> None:
 
 def _offered(services: Services, sides: Sequence[Side]) -> tuple[dict[str, str], bool]:
     """Run ids with their labels, the chosen ones first; and whether there are more runs than are offered."""
-    chosen = {
-        side.run.run_id: compare_sides.choice_label(side.run.spec, side.run.submitted_at, side.given) for side in sides
-    }
+    chosen = {side.run.run_id: choice_label(side.run.spec, side.run.submitted_at, side.given) for side in sides}
     if services.runs is None:
         return chosen, False
     asked = RunFilter(status=ENDED, text=st.session_state.get(SEARCH) or None)
     stored = services.runs.list(asked, limit=OFFERED + 1)
-    labels = {run.run_id: compare_sides.choice_label(run.spec, run.submitted_at, run.name) for run in stored[:OFFERED]}
+    labels = {run.run_id: choice_label(run.spec, run.submitted_at, run.name) for run in stored[:OFFERED]}
     return chosen | labels, len(stored) > OFFERED
 
 

@@ -8,9 +8,9 @@ import streamlit as st
 
 from core.records import Summary
 from core.results.comparison import NEGLIGIBLE, Change, changed, changes
-from core.results.matching import matched, speed_up
-from core.results.metrics import GLOSSARY, Metric
+from core.results.glossary import GLOSSARY
 from pages.ui.kit import numbers, table
+from pages.ui.kit.runs import speed_up
 from pages.ui.kit.services import Services
 from pages.ui.kit.sides import Side
 from pages.ui.kit.table import Cell, Row
@@ -59,25 +59,8 @@ def draw(services: Services, sides: Sequence[Side], base: int) -> None:
 def speed_ups(services: Services, sides: Sequence[Side]) -> list[float | None]:
     """Each run's measured speed-up: against a matched plain run of its session among those compared, else the latest
     one stored; None where there is none, and for plain runs."""
-    return [_speed_up(services, sides, side) for side in sides]
-
-
-def _speed_up(services: Services, sides: Sequence[Side], side: Side) -> float | None:
-    run = side.run
-    if run.plain or run.status != "done" or run.summary is None or run.fingerprint is None:
-        return None
-    for other in (each.run for each in sides):
-        if (
-            other.plain
-            and other.status == "done"
-            and other.session == run.session
-            and other.summary is not None
-            and other.fingerprint is not None
-            and matched(run.fingerprint, other.fingerprint)
-        ):
-            return speed_up(run.summary, other.summary)
-    stored = services.runs.plain_for(run.fingerprint, run.session) if services.runs else None
-    return speed_up(run.summary, stored.summary) if stored and stored.summary else None
+    runs = [side.run for side in sides]
+    return [speed_up(services, run, beside=runs) for run in runs]
 
 
 def rows(sides: Sequence[Side], base: int, ratios: Sequence[float | None]) -> list[Row]:
@@ -101,16 +84,7 @@ def _row(name: str, line: Sequence[Change], base: int, summaries: Sequence[Summa
     tip = f"{metric.definition}\n{_direction(metric.better)}"
     if name == "peak_memory_bytes" and any(summary.peak_memory_kind != "cuda_allocated" for summary in summaries):
         tip += "\nHere it counts every run since the engine's process started, so it is not compared."
-    return Row(metric.label, cells, tip, _unit(metric), group, name)
-
-
-def _unit(metric: Metric) -> str:
-    said = metric.unit in _OWN or metric.unit in metric.label.lower()
-    return "" if said else metric.unit
-
-
-_OWN = {"s", "bytes", "×", "share", ""}
-"""Units that the formatted value carries already."""
+    return Row(metric.label, cells, tip, numbers.unit_beside(metric), group, name)
 
 
 def _direction(better: str | None) -> str:
@@ -119,7 +93,7 @@ def _direction(better: str | None) -> str:
 
 def cell(name: str, change: Change, base: bool = False) -> Cell:
     """A value and its change; better or worse in words as well as in colour."""
-    text = value(name, change.value)
+    text = numbers.metric(name, change.value)
     if base or change.change is None:
         return Cell(text)
     if change.change == 0:
@@ -132,22 +106,6 @@ def cell(name: str, change: Change, base: bool = False) -> Cell:
     return Cell(text, f"{arrow} {signed(name, change)}{judged}", kind)
 
 
-def value(name: str, number: float | None) -> str:
-    """A metric's value as people read it."""
-    unit = GLOSSARY[name].unit
-    if unit == "s":
-        return numbers.seconds(number)
-    if unit == "bytes":
-        return numbers.size(None if number is None else int(number))
-    if unit == "×":
-        return numbers.ratio(number)
-    if unit == "share":
-        return numbers.rate(number)
-    if unit == "nats":
-        return numbers.nats(number)
-    return numbers.quantity(number, 1 if name == "tokens_per_second" else 2)
-
-
 def signed(name: str, change: Change) -> str:
     """The change with its sign: percentage points of a share, a count as it is, all else relative."""
     assert change.change is not None
@@ -157,5 +115,5 @@ def signed(name: str, change: Change) -> str:
     if isinstance(change.change, int):
         return f"{sign}{abs(change.change):,}"
     if change.share is None:
-        return f"{sign}{value(name, abs(change.change))}"
+        return f"{sign}{numbers.metric(name, abs(change.change))}"
     return f"{sign}{abs(change.share):.1%}".replace("%", " %")

@@ -8,11 +8,10 @@ from html import escape
 import streamlit as st
 
 from core.results.comparison import Compared, PromptRow, by_prompt, configuration
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from pages.ui.compare import metrics
 from pages.ui.kit import parts
-from pages.ui.kit import sides as compare_sides
-from pages.ui.kit.sides import Side
+from pages.ui.kit.sides import Side, excerpt
 
 METRIC, THRESHOLD = "compare_prompt_metric", "compare_prompt_threshold"
 
@@ -56,7 +55,7 @@ def _table(sides: Sequence[Side], runs: Sequence[Compared], rows: Sequence[Promp
         heads.append(f'<th scope="col">{" ".join(side.badge() for side in of)} {escape(of[0].label)}</th>')
     body = "".join(
         f'<tr data-prompt="{escape(row.prompt_hash, quote=True)}"><th scope="row">'
-        f"{escape(compare_sides.excerpt(row.prompt, 90))}</th>"
+        f"{escape(excerpt(row.prompt, 90))}</th>"
         + "".join(f"<td>{_cells(sides, runs, row, column, name)}</td>" for column in columns)
         + "</tr>"
         for row in rows

@@ -8,8 +8,7 @@ import streamlit as st
 
 from core.records import Fingerprint
 from pages.ui.compare.verdict import FIELDS, HASHED, field_name, field_value
-from pages.ui.kit import numbers, parts
-from pages.ui.kit import table as compare_table
+from pages.ui.kit import numbers, parts, table
 from pages.ui.kit.sides import Side
 from pages.ui.kit.table import Cell, Row
 
@@ -35,7 +34,7 @@ def draw(sides: Sequence[Side], base: int) -> None:
     if not found:
         st.html(parts.empty("No setting differs", "Turn off “Differences only” to see all of them."))
         return
-    st.html(compare_table.html(sides, found, base, "Settings"))
+    st.html(table.html(sides, found, base, "Settings"))
 
 
 def rows(sides: Sequence[Side], base: int, only: bool) -> list[Row]:

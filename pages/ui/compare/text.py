@@ -8,10 +8,9 @@ import streamlit as st
 
 from core.results.divergence import MOST_COMPARED, Divergence, Stretch, Token, diverge, emitted
 from pages.ui.kit import notices, numbers, parts
-from pages.ui.kit import sides as compare_sides
 from pages.ui.kit.glyphs import chip_text, flow_text
 from pages.ui.kit.services import Services
-from pages.ui.kit.sides import Side
+from pages.ui.kit.sides import Side, bursts
 
 AGAINST = "compare_text_against"
 
@@ -68,7 +67,7 @@ def _same_tokenizer(first: Side, second: Side) -> bool:
 
 
 def _tokens(services: Services, side: Side) -> list[Token]:
-    return emitted(compare_sides.bursts(services, side.run))
+    return emitted(bursts(services, side.run))
 
 
 def _sentence(found: Divergence, first: Side, second: Side) -> str:

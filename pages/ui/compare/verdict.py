@@ -7,11 +7,10 @@ from html import escape
 
 import streamlit as st
 
-from core.results.comparison import Standing, lossy_notices, standing
-from core.results.matching import Difference
+from core.results.comparison import lossy_notices
+from core.results.matching import Difference, Relation, relation
 from pages.ui.kit import notices, parts
-from pages.ui.kit import sides as compare_sides
-from pages.ui.kit.sides import Side
+from pages.ui.kit.sides import Side, excerpt, letters
 
 FIELDS = {
     "target": "target", "target_hash": "target's weights", "draft": "draft", "draft_hash": "draft's weights",
@@ -28,23 +27,23 @@ SHOWN_HASH = 10
 
 def draw(sides: Sequence[Side], base: int) -> None:
     """The verdict, the runs, and what has to be known before reading any number below."""
-    standings = [_standing(sides[base], side) for side in sides]
-    kind, lead, text = verdict(sides, standings, base)
+    relations = [_relation(sides[base], side) for side in sides]
+    kind, lead, text = verdict(sides, relations, base)
     st.html(f'<div data-verdict="{kind}">{parts.note("info" if kind == "matched" else "warn", text, lead)}</div>')
-    st.html(_table(sides, standings, base))
+    st.html(_table(sides, relations, base))
     for lead, text in _warnings(sides, base):
         st.html(parts.note("warn", text, lead))
-    if any(found and found.other_target for found in standings):
+    if any(found and found.other_target for found in relations):
         notices.show(notices.OTHER_TARGET)
 
 
-def verdict(sides: Sequence[Side], standings: Sequence[Standing | None], base: int) -> tuple[str, str, str]:
+def verdict(sides: Sequence[Side], relations: Sequence[Relation | None], base: int) -> tuple[str, str, str]:
     """``matched``, ``differs`` or ``unknown``, and the sentence for it."""
     first = sides[base].mark.letter
-    others = [(side, found) for place, (side, found) in enumerate(zip(sides, standings, strict=True)) if place != base]
+    others = [(side, found) for place, (side, found) in enumerate(zip(sides, relations, strict=True)) if place != base]
     unknown = [side for side, found in others if found is None]
     if unknown:
-        which = compare_sides.letters(unknown)
+        which = letters(unknown)
         text = f"Of {which} or of {first} it is not known what it ran on: it ended before its prompt was read."
         return "unknown", "Not comparable.", text
     odd = [(side, found) for side, found in others if found is not None and not found.matched]
@@ -52,7 +51,7 @@ def verdict(sides: Sequence[Side], standings: Sequence[Standing | None], base: i
         names = _named(difference for _, found in odd for difference in found.confounding)
         verb = "differs" if len(odd) == 1 else "differ"
         text = (
-            f"{compare_sides.letters([side for side, _ in odd])} {verb} from {first} in {names}. "
+            f"{letters([side for side, _ in odd])} {verb} from {first} in {names}. "
             "Changes below may come from that as well as from the drafting."
         )
         return "differs", "≠ Not matched.", text
@@ -62,10 +61,10 @@ def verdict(sides: Sequence[Side], standings: Sequence[Standing | None], base: i
     return "matched", "✓ Matched.", f"Nothing but {names} differs from {first}: like is compared with like."
 
 
-def _standing(base: Side, side: Side) -> Standing | None:
+def _relation(base: Side, side: Side) -> Relation | None:
     if base.run.fingerprint is None or side.run.fingerprint is None:
         return None
-    return standing(base.run.fingerprint, side.run.fingerprint)
+    return relation(base.run.fingerprint, side.run.fingerprint)
 
 
 def _named(found: Iterable[Difference]) -> str:
@@ -94,9 +93,9 @@ def _change(difference: Difference) -> str:
     return f"{escape(field_name(field))} <code>{old}</code> → <code>{new}</code>"
 
 
-def _table(sides: Sequence[Side], standings: Sequence[Standing | None], base: int) -> str:
+def _table(sides: Sequence[Side], relations: Sequence[Relation | None], base: int) -> str:
     rows = "".join(
-        _row(side, found, place == base) for place, (side, found) in enumerate(zip(sides, standings, strict=True))
+        _row(side, found, place == base) for place, (side, found) in enumerate(zip(sides, relations, strict=True))
     )
     return (
         '<div class="sl-cmp sl-runs" tabindex="0" role="region" aria-label="The runs compared"><table><thead><tr>'
@@ -106,7 +105,7 @@ def _table(sides: Sequence[Side], standings: Sequence[Standing | None], base: in
     )
 
 
-def _row(side: Side, found: Standing | None, base: bool) -> str:
+def _row(side: Side, found: Relation | None, base: bool) -> str:
     if base:
         state, tested, also = "<i>baseline</i>", "–", "–"
     elif found is None:
@@ -119,7 +118,7 @@ def _row(side: Side, found: Standing | None, base: bool) -> str:
         also = "<br>".join(map(_change, found.confounding)) or "nothing"
     run = side.run
     early = "" if run.status == "done" else f" {parts.badge(run.status)}"
-    prompt = escape(compare_sides.excerpt(run.spec.request.prompt, 60))
+    prompt = escape(excerpt(run.spec.request.prompt, 60))
     head = f'<th scope="row">{side.badge()} {escape(side.label)}{early}</th>'
     return (
         f'<tr data-run="{escape(run.run_id, quote=True)}">{head}'
@@ -143,9 +142,9 @@ def _warnings(sides: Sequence[Side], base: int) -> list[tuple[str, str]]:
             f"Measured in another session of the app than {sides[base].mark.letter}: seconds and memory may differ "
             "because the machine did. Run both in one session to compare speed."
         )
-        said.append((f"{compare_sides.letters(elsewhere)}:", text))
+        said.append((f"{letters(elsewhere)}:", text))
     early = [side for side in sides if side.run.status != "done"]
     if early:
         text = "Ended before a stop of its own: the numbers cover the rounds there are."
-        said.append((f"{compare_sides.letters(early)}:", text))
+        said.append((f"{letters(early)}:", text))
     return list(dict.fromkeys(said))

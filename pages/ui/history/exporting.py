@@ -9,8 +9,7 @@ import streamlit as st
 
 from core.errors import SpecLensError
 from pages.ui.kit import numbers, parts
-from pages.ui.kit import services as root
-from pages.ui.kit.services import Services
+from pages.ui.kit.services import Services, services
 from storage.export.background import ExportView
 from storage.export.dictionary import Format, TableName
 from storage.filters import RunFilter
@@ -40,7 +39,7 @@ def draw(app: Services, asked: RunFilter, count: int) -> None:
 
 
 def _choice(asked: RunFilter, count: int) -> None:
-    exports = root.services().exports
+    exports = services().exports
     if exports is None:
         return
     st.caption(f"{_all(count)}, not only those in view.")
@@ -67,7 +66,7 @@ def _choice(asked: RunFilter, count: int) -> None:
 
 def _state(export_id: str, ticking: bool) -> None:
     """How far it is, what came of it, and the file."""
-    exports = root.services().exports
+    exports = services().exports
     view = exports.view(export_id) if exports is not None else None
     if exports is None or view is None:
         return

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
+from typing import TYPE_CHECKING
 
 import streamlit as st
 
@@ -15,11 +16,13 @@ from core.errors import SpecLensError
 from core.records import TERMINAL
 from pages.ui.history.tables import line
 from pages.ui.kit import numbers, parts
-from pages.ui.kit import services as root
 from pages.ui.kit.glyphs import plain_glyphs
-from pages.ui.kit.services import KeeperLike, Services
+from pages.ui.kit.services import Services, services
 from storage.labels import MOST_TAG, MOST_TAGS, Labels, clean_name, clean_note, clean_tags
 from storage.queries import StoredRun
+
+if TYPE_CHECKING:
+    from storage.store import Store
 
 NAMED = 8
 """Runs that the question before a deletion names; of more it tells how many."""
@@ -54,7 +57,7 @@ def buttons(app: Services, labels: Mapping[str, Labels], key: str) -> None:
 @st.dialog("Name, tags and note", icon=":material/edit:")
 def edit(run_id: str) -> None:
     """One run's labels."""
-    app = root.services()
+    app = services()
     now = _labels(app, [run_id]).get(run_id)
     if now is None or app.runs is None:
         st.html(parts.note("warn", "This run was deleted meanwhile."))
@@ -63,7 +66,7 @@ def edit(run_id: str) -> None:
     tags = _tag_field("Tags", now.tags, sorted({*app.runs.facets().tag, *now.tags}), f"runtags_{run_id}")
     note = st.text_area("Note", now.note or "", height=140, key=f"note_{run_id}")
 
-    def save(keeper: KeeperLike) -> None:
+    def save(keeper: Store) -> None:
         # all of it or nothing: what is refused is so before anything is written
         clean_name(name)
         clean_note(note)
@@ -81,7 +84,7 @@ def edit(run_id: str) -> None:
 @st.dialog("Tags", icon=":material/sell:")
 def retag(run_ids: Sequence[str]) -> None:
     """The tags of several runs."""
-    app = root.services()
+    app = services()
     if app.runs is None:
         return
     had = sorted({tag for one in _labels(app, run_ids).values() for tag in one.tags})
@@ -89,7 +92,7 @@ def retag(run_ids: Sequence[str]) -> None:
     add = _tag_field("Add", (), list(app.runs.facets().tag), "tags_add")
     away = st.multiselect("Take away", had, format_func=_shown, placeholder="None", key="tags_remove") if had else []
 
-    def save(keeper: KeeperLike) -> None:
+    def save(keeper: Store) -> None:
         if not add and not away:
             return
         keeper.tag(run_ids, add=add, remove=away)
@@ -100,7 +103,7 @@ def retag(run_ids: Sequence[str]) -> None:
 @st.dialog("Delete for good?", icon=":material/delete:")
 def delete(run_ids: Sequence[str]) -> None:
     """The question before a deletion."""
-    app = root.services()
+    app = services()
     found = _labels(app, run_ids)
     if app.runs is None or not found:
         st.html(parts.note("warn", "They were deleted meanwhile." if len(run_ids) > 1 else "It was deleted meanwhile."))
@@ -121,7 +124,7 @@ def delete(run_ids: Sequence[str]) -> None:
     else:
         st.html(parts.note("warn", "This cannot be undone. To keep the numbers, export them first."))
 
-    def gone(keeper: KeeperLike) -> None:
+    def gone(keeper: Store) -> None:
         with st.spinner(f"Deleting {_count(len(found))} …"):
             count = keeper.delete(list(found))
         app.gone.update(found)
@@ -178,9 +181,9 @@ def _tag_field(label: str, now: Sequence[str], known: Sequence[str], key: str) -
     )
 
 
-def _decide(label: str, do: Callable[[KeeperLike], None], disabled: bool = False) -> None:
+def _decide(label: str, do: Callable[[Store], None], disabled: bool = False) -> None:
     """The button that does it, and the one that does not; what is refused is said above them."""
-    keeper = root.services().keeper
+    keeper = services().keeper
     refused = st.empty()
     with st.container(horizontal=True, horizontal_alignment="right", key="decide"):
         if st.button("Cancel", key="decide_no"):
@@ -196,7 +199,7 @@ def _decide(label: str, do: Callable[[KeeperLike], None], disabled: bool = False
         st.rerun()
 
 
-def _archive(keeper: KeeperLike, run_ids: Sequence[str], archived: bool) -> None:
+def _archive(keeper: Store, run_ids: Sequence[str], archived: bool) -> None:
     count = keeper.archive(run_ids, archived)
     st.toast(f"{_count(count)} {'archived' if archived else 'restored'}.", icon=":material/archive:")
     st.rerun()

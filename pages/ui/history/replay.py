@@ -9,9 +9,8 @@ import streamlit as st
 from pages.ui.history import tape
 from pages.ui.history.tape import Tape
 from pages.ui.kit import numbers, parts
-from pages.ui.kit import services as root
 from pages.ui.kit.runs import Shown, find, rounds
-from pages.ui.kit.services import Services
+from pages.ui.kit.services import Services, services
 from pages.ui.rounds import run_view, trees
 
 TICK_S = 0.25
@@ -31,14 +30,14 @@ SPEEDS = {
 SPEED = "replay_speed"
 
 
-def draw(services: Services, run: Shown) -> None:
+def draw(run: Shown) -> None:
     """The controls, and the run as it stood at the round they are at."""
     playing = _playing_since(run.run_id) is not None
     st.fragment(_playing, run_every=TICK_S if playing else None)(run.run_id, playing)
 
 
 def _playing(run_id: str, ticking: bool) -> None:
-    app = root.services()
+    app = services()
     run = find(app, run_id)
     if run is None:
         return

@@ -14,7 +14,7 @@ from typing import Any
 
 from streamlit.components.v2 import component
 
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from pages.ui.kit import numbers, palette
 from pages.ui.kit.glyphs import plain_glyphs
 from storage.queries import StoredRun

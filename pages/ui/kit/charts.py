@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go
 
 from core.records import Summary
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from pages.ui.kit import numbers, palette
 
 PATTERNS = {"draft_s": "", "verify_s": "/", "state_s": "x", "other_s": "."}

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
+from annotated_types import Ge, Le
 
 from core.types import Spec
-from pages.ui.live import form_values as fv
 
 
 def key(prefix: str, name: str) -> dict[str, Any]:
@@ -36,7 +36,7 @@ def whole(
     label: str, spec: type[Spec], field: str, prefix: str, help: str | None = None, name: str | None = None
 ) -> None:
     """A whole number within the specification's limits; ``name``: the form's, where it is not the field's."""
-    low, high = fv.bounds(spec, field)
+    low, high = bounds(spec, field)
     limits = {"min_value": _int(low), "max_value": _int(high)}
     st.number_input(label, **limits, step=1, help=help, **key(prefix, name or field))
 
@@ -52,9 +52,20 @@ def number(
     low: float | None = None,
 ) -> None:
     """A number within the specification's limits; ``low`` widens them for a value that stands for something else."""
-    lowest, high = fv.bounds(spec, field)
+    lowest, high = bounds(spec, field)
     limits = {"min_value": lowest if low is None else low, "max_value": high}
     st.number_input(label, **limits, step=step, format="%g", help=help, **key(prefix, name or field))
+
+
+def bounds(spec: type[Spec], field: str) -> tuple[float | None, float | None]:
+    """The inclusive limits that the specification declares for a field; exclusive ones are left to validation."""
+    low = high = None
+    for rule in spec.model_fields[field].metadata:
+        if isinstance(rule, Ge):
+            low = rule.ge
+        elif isinstance(rule, Le):
+            high = rule.le
+    return low, high  # type: ignore[return-value]
 
 
 def _int(value: float | None) -> int | None:

@@ -1,4 +1,5 @@
-"""What "lossless" promises and what it does not, as the article has it: said where it is easily misread."""
+"""Sentences that several pages show: what "lossless" promises and what it does not (article), and what a lossy rule or
+an untrained exit does."""
 
 from __future__ import annotations
 
@@ -17,6 +18,13 @@ PRECISION = (
 OTHER_TARGET = (
     "A quantised target, another precision or an approximate cache is another target, not a faster copy of this one: "
     "measure it against its own plain decoding."
+)
+EARLY_EXIT = (
+    "An exit that was not trained shows the mechanism, not a speed-up: the first layers seldom agree with the "
+    "whole model. LayerSkip-trained models are made for it."
+)
+LOSSY = (
+    "This rule changes the law of the output: it accepts more, and the text is no longer distributed as the target's."
 )
 LEADS = {SAME_SEED: "Same seed.", PRECISION: "Precision.", OTHER_TARGET: "Another target."}
 

@@ -1,8 +1,11 @@
-"""Numbers as people read them. Formatting only: every value comes finished from ``core.results.metrics``."""
+"""Numbers as people read them. Formatting only: every value comes finished from ``core``."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+
+from core.results.glossary import GLOSSARY, Metric
+from core.results.metrics import ROUNDING
 
 NOTHING = "–"
 """Shown for a value that does not exist (an empty denominator, an untested candidate)."""
@@ -39,7 +42,7 @@ def nats(value: float | None) -> str:
     """A divergence with three decimals; tiny ones keep their magnitude, and what rounding leaves is ``≈ 0``."""
     if value is None:
         return NOTHING
-    if value < 1e-6:
+    if value < ROUNDING:
         return "0" if value == 0 else "≈ 0"
     return f"{value:.1e}" if value < 0.0005 else f"{value:,.3f}"
 
@@ -84,6 +87,31 @@ def parameters(value: int | None) -> str:
 def ratio(value: float | None) -> str:
     """A speed-up: ``1.42 ×``."""
     return NOTHING if value is None else f"{value:.2f} ×"
+
+
+OWN_UNIT = frozenset({"s", "bytes", "×", "share", ""})
+"""Units that a formatted value already carries."""
+
+
+def metric(name: str, value: float | None) -> str:
+    """The value of a metric of the glossary, formatted by the metric's unit."""
+    unit = GLOSSARY[name].unit
+    if unit == "s":
+        return seconds(value)
+    if unit == "bytes":
+        return size(None if value is None else int(value))
+    if unit == "×":
+        return ratio(value)
+    if unit == "share":
+        return rate(value)
+    if unit == "nats":
+        return nats(value)
+    return quantity(value, 1 if name == "tokens_per_second" else 2)
+
+
+def unit_beside(metric: Metric) -> str:
+    """The unit to write beside the metric's label; empty where its value or its label already names the unit."""
+    return "" if metric.unit in OWN_UNIT or metric.unit in metric.label.lower() else metric.unit
 
 
 def moment(value: datetime | None) -> str:

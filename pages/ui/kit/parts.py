@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 from core.grammar import format_drafter, format_rule, format_shape, sampling_parts
 from core.records import Summary
 from core.results.counterparts import baseline
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from core.types import Lossless, RunSpec
 from pages.ui.kit import numbers, palette
 from pages.ui.kit.runs import Shown
@@ -46,38 +46,46 @@ def badge(status: str) -> str:
 
 
 def status_line(run: Shown) -> str:
-    """Status, where it stands, and how long it took."""
-    bits: list[str] = []
+    """The run's status and progress, and how long it took."""
     status = palette.PAUSED.name if run.standing else run.status
-    limit = run.spec.request.stops.max_new_tokens
-    if run.status == "queued":
-        bits.append("next in the queue" if run.position <= 1 else f"number {run.position} in the queue")
-    elif run.status == "running" and run.summary is None:
-        bits.append(run.message or "starting the engine …")
-    elif run.summary is not None:
-        of = f" of at most {numbers.quantity(limit)}" if run.active else ""
-        word = "token" if run.summary.output_tokens == 1 and not of else "tokens"
-        bits.append(f"{numbers.quantity(run.summary.output_tokens)}{of} {word}")
-        bits.append(f"{numbers.quantity(run.total)} {'round' if run.total == 1 else 'rounds'}")
-        if run.active and run.message:
-            bits.append(run.message)
-        if not run.active:
-            if run.summary.stop_reason != run.status:
-                bits.append(f"stop: {run.summary.stop_reason.replace('_', ' ')}")
-            bits.append(f"decoding {numbers.seconds(run.summary.decode_s)}")
+    bits = _progress_words(run)
     if run.paused and not run.standing:
         bits.append("will stand before its first round")
     if run.started_at is not None:
         bits.append(f"{numbers.elapsed(run.started_at, run.ended_at)} {'elapsed' if run.active else 'in all'}")
+    line = "".join(f"<span>{escape(bit)}</span>" for bit in bits)
+    return f'<div class="sl-status" data-status="{status}">{badge(status)}{line}</div>{_progress_bar(run)}'
+
+
+def _progress_words(run: Shown) -> list[str]:
+    """The place in the queue, the loading step, or tokens and rounds so far; of an ended run, why it stopped."""
+    if run.status == "queued":
+        return ["next in the queue" if run.position <= 1 else f"number {run.position} in the queue"]
+    s = run.summary
+    if s is None:
+        return [run.message or "starting the engine …"] if run.status == "running" else []
+    of = f" of at most {numbers.quantity(run.spec.request.stops.max_new_tokens)}" if run.active else ""
+    word = "token" if s.output_tokens == 1 and not of else "tokens"
+    bits = [
+        f"{numbers.quantity(s.output_tokens)}{of} {word}",
+        f"{numbers.quantity(run.total)} {'round' if run.total == 1 else 'rounds'}",
+    ]
+    if run.active:
+        return bits + ([run.message] if run.message else [])
+    if s.stop_reason != run.status:
+        bits.append(f"stop: {s.stop_reason.replace('_', ' ')}")
+    return [*bits, f"decoding {numbers.seconds(s.decode_s)}"]
+
+
+def _progress_bar(run: Shown) -> str:
+    """The share of loading, then of the token limit; empty where the share is not known and for an ended run."""
     share = run.progress
     if share is None and run.status == "running" and run.summary is not None:
-        share = min(1.0, run.summary.output_tokens / limit)
-    bar = ""
-    if share is not None and run.active:
-        done = f'<i style="width:{share:.0%}"></i>'
-        bar = f'<div class="sl-bar" role="progressbar" aria-label="Done" aria-valuenow="{100 * share:.0f}">{done}</div>'
-    line = "".join(f"<span>{escape(bit)}</span>" for bit in bits)
-    return f'<div class="sl-status" data-status="{status}">{badge(status)}{line}</div>{bar}'
+        share = min(1.0, run.summary.output_tokens / run.spec.request.stops.max_new_tokens)
+    if share is None or not run.active:
+        return ""
+    done = f'<i style="width:{share:.0%}"></i>'
+    return f'<div class="sl-bar" role="progressbar" aria-label="Done" aria-valuenow="{100 * share:.0f}">{done}</div>'
 
 
 def cards(run: Shown, summary: Summary, speed_up: float | None) -> str:
@@ -136,13 +144,10 @@ _MEMORY = {
     "cuda_allocated": "Here: the device's peak allocated memory.",
 }
 
-_OWN_UNIT = {"s", "bytes", "×", "share", ""}
-"""Units that the formatted value carries already."""
-
 
 def _card(name: str, value: str, more: str, far: bool) -> str:
     metric = GLOSSARY[name]
-    bare = metric.unit in _OWN_UNIT or value == numbers.NOTHING
+    bare = metric.unit in numbers.OWN_UNIT or value == numbers.NOTHING
     unit = "" if bare else f"<small>{escape(metric.unit)}</small>"
     tip = escape(f"{metric.label}: {metric.definition}" + (f"\n{more}" if more else ""), quote=True)
     side = " sl-far" if far else ""

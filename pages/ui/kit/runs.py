@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from core.jobs.jobs import JobView
 from core.records import TERMINAL, Fingerprint, Round, RunStatus, Summary
+from core.results.matching import measured_speed_up
 from core.results.metrics import progress
 from core.types import ChainShape, EarlyExitDrafter, NoDrafter, RunSpec, is_lossless
 from pages.ui.kit.services import Services
@@ -96,6 +98,19 @@ def rounds(services: Services, run: Shown, start: int = 0, limit: int | None = N
         if kept or start >= run.total:
             return kept[:limit]
     return services.runs.rounds(run.run_id, start, limit) if services.runs else ()
+
+
+def speed_up(services: Services, run: Shown, beside: Sequence[Shown] = ()) -> float | None:
+    """The run's measured speed-up (×): against its matched plain run among ``beside``, else the latest one stored."""
+    return measured_speed_up(run, chain(beside, _stored_plain(services, run)))
+
+
+def _stored_plain(services: Services, run: Shown) -> Iterator[StoredRun]:
+    """The stored plain run that matches, read only when it is asked for."""
+    if services.runs is not None and run.fingerprint is not None:
+        plain = services.runs.plain_for(run.fingerprint, run.session)
+        if plain is not None:
+            yield plain
 
 
 def of_job(view: JobView, session: str, so_far: Sequence[Round] = ()) -> Shown:

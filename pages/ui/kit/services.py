@@ -12,108 +12,31 @@ import os
 import secrets
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import streamlit as st
 
 from core.errors import EngineFault, StorageUnavailable
-from core.jobs.jobs import Jobs, JobView
+from core.jobs.jobs import Jobs
 from core.jobs.process_executor import ProcessExecutor
-from core.pairs.checks import Checks, CheckView
-from core.pairs.inventory import Inventory, KnownPair
-from core.pairs.memory import DeviceMemory
+from core.pairs.checks import Checks
+from core.pairs.inventory import Inventory
 from core.pairs.presets import PairStatus, list_pairs
-from core.records import Fingerprint, Round
-from core.results.traces import Burst
-from core.types import Device, PairSpec, RunSpec
-from storage.export.background import Exports, ExportView
-from storage.export.dictionary import Format, TableName
-from storage.filters import RunFilter
-from storage.labels import Labels
-from storage.queries import Facets, Runs, StoredRun
+from storage.connect import default_path
+from storage.export.background import Exports
+from storage.queries import Runs
 from storage.store import Store
 
-DATABASE = "speclens.duckdb"
 PAIRS_FOR_S = 20.0
 """How long a listing of the pairs on this machine is believed, in seconds."""
 
-
 FLUSH_S = 5.0
 """Longest a page waits for the store's writer, in seconds."""
-
-
-class JobsLike(Protocol):
-    """What the pages use of :class:`core.jobs.jobs.Jobs`."""
-
-    def submit(self, spec: RunSpec, *, paused: bool = ...) -> str: ...
-    def submit_together(self, specs: Sequence[RunSpec], *, paused: bool = ...) -> list[str]: ...
-    def view(self, run_id: str) -> JobView | None: ...
-    def rounds(self, run_id: str, start: int = 0) -> list[Round]: ...
-    def active(self) -> list[JobView]: ...
-    def cancel(self, run_id: str) -> bool: ...
-    def pause(self, run_id: str) -> bool: ...
-    def resume(self, run_id: str) -> bool: ...
-    def step(self, run_id: str) -> bool: ...
-    def load(self, pair: PairSpec) -> str: ...
-    def loading(self) -> JobView | None: ...
-    def loaded(self) -> Sequence[PairSpec]: ...
-    def unload(self) -> None: ...
-
-
-class InventoryLike(Protocol):
-    """What the pages use of :class:`core.pairs.inventory.Inventory`."""
-
-    def known(self, used: Sequence[str] = ...) -> Sequence[KnownPair]: ...
-    def forget(self) -> None: ...
-    def memory(self, device: Device) -> DeviceMemory: ...
-
-
-class ChecksLike(Protocol):
-    """What the pages use of :class:`core.pairs.checks.Checks`."""
-
-    def start(self, name: str) -> None: ...
-    def view(self, name: str) -> CheckView | None: ...
-    def stop(self, name: str) -> None: ...
-
-
-class RunsLike(Protocol):
-    """What the pages use of :class:`storage.queries.Runs`."""
-
-    def list(
-        self, filter: RunFilter, sort: str = ..., descending: bool = ..., limit: int | None = ..., offset: int = ...
-    ) -> list[StoredRun]: ...
-    def count(self, filter: RunFilter) -> int: ...
-    def get(self, run_id: str) -> StoredRun | None: ...
-    def rounds(self, run_id: str, start: int = ..., limit: int | None = ...) -> Sequence[Round]: ...
-    def plain_for(self, fingerprint: Fingerprint, session: str) -> StoredRun | None: ...
-    def of_spec(self, spec: RunSpec, session: str) -> StoredRun | None: ...
-    def bursts(self, run_id: str) -> Sequence[Burst]: ...
-    def facets(self) -> Facets: ...
-    def ids(self, filter: RunFilter, limit: int | None = ...) -> Sequence[str]: ...
-    def labels(self, run_ids: Sequence[str]) -> dict[str, Labels]: ...
-
-
-class KeeperLike(Protocol):
-    """What the pages use of :class:`storage.store.Store`: what people do with runs that are kept."""
-
-    def rename(self, run_id: str, name: str | None) -> None: ...
-    def annotate(self, run_id: str, note: str | None) -> None: ...
-    def tag(self, run_ids: Sequence[str], add: Iterable[str] = ..., remove: Iterable[str] = ...) -> int: ...
-    def archive(self, run_ids: Sequence[str], archived: bool = ...) -> int: ...
-    def delete(self, run_ids: Sequence[str]) -> int: ...
-
-
-class ExportsLike(Protocol):
-    """What the pages use of :class:`storage.export.background.Exports`."""
-
-    def start(self, filter: RunFilter, table: TableName | None = ..., format: Format = ...) -> str: ...
-    def view(self, export_id: str) -> ExportView | None: ...
-    def stop(self, export_id: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -122,17 +45,17 @@ class Services:
     says why. ``flush`` waits, for seconds at most, until what has happened can be read from the store. ``gone``: runs
     that were deleted here, which the queue may still hold in memory."""
 
-    jobs: JobsLike
-    runs: RunsLike | None
+    jobs: Jobs
+    runs: Runs | None
     session: str
     pairs: Callable[[], Sequence[PairStatus]]
-    keeper: KeeperLike | None
-    exports: ExportsLike | None
+    keeper: Store | None
+    exports: Exports | None
     trouble: Callable[[], str]
     flush: Callable[[], None]
     close: Callable[[], None]
-    inventory: InventoryLike
-    checks: ChecksLike
+    inventory: Inventory
+    checks: Checks
     gone: set[str] = field(default_factory=set)
 
 
@@ -170,16 +93,11 @@ def _cached() -> Services:
     global _held
     _release(None)
     with _lock:
-        _held = open_services(data_folder(), worker_command())
+        _held = open_services(default_path(), worker_command())
         return _held
 
 
 atexit.register(_release, None)
-
-
-def data_folder() -> Path:
-    """Where runs are kept: ``SPECLENS_DATA``, else ``data`` beside the app."""
-    return Path(os.environ.get("SPECLENS_DATA") or Path(__file__).resolve().parents[3] / "data")
 
 
 def worker_command() -> Sequence[str]:
@@ -192,16 +110,16 @@ def worker_command() -> Sequence[str]:
     return command
 
 
-def open_services(folder: Path, command: Sequence[str]) -> Services:
-    """Store, queue and queries wired together.
+def open_services(database: Path, command: Sequence[str]) -> Services:
+    """Store, queue and queries wired together; exports and the worker's log lie beside the ``database`` file.
 
     A database that can't be opened leaves an app that decodes but keeps nothing, and says so. ``command`` starts the
     engine's process.
     """
-    store, why = None, ""
+    folder, store, why = database.parent, None, ""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        store = Store(folder / DATABASE)
+        store = Store(database)
     except StorageUnavailable as error:
         why = str(error)
     except OSError as error:

@@ -113,14 +113,14 @@ def plain(text: str) -> str:
     return text.replace("<", "‹").replace(">", "›")
 
 
-def sides(services: Services, runs: Sequence[Shown]) -> list[Side]:
+def named_sides(services: Services, runs: Sequence[Shown]) -> list[Side]:
     """The runs with their marks and names, in order."""
     labels = services.runs.labels([run.run_id for run in runs]) if services.runs and runs else {}
     names = [labels[run.run_id].name or "" if run.run_id in labels else "" for run in runs]
-    return [replace(side, given=name) for side, name in zip(unnamed(runs), names, strict=True)]
+    return [replace(side, given=name) for side, name in zip(lettered(runs), names, strict=True)]
 
 
-def unnamed(runs: Sequence[Shown]) -> list[Side]:
+def lettered(runs: Sequence[Shown]) -> list[Side]:
     """The runs with their marks alone, in order: what goes on is drawn without asking the store."""
     return [Side(mark, run) for mark, run in zip(MARKS, runs, strict=False)]
 

@@ -7,19 +7,11 @@ import streamlit as st
 from core.errors import BadInput
 from core.rules import degenerate
 from core.types import ChainShape, EarlyExitDrafter, PromptLookupDrafter, RunSpec, TreeShape
-from pages.ui.kit import parts
+from pages.ui.kit import notices, parts
 from pages.ui.kit.fields import choice, key, pair_of, whole
 from pages.ui.live import form_values as fv
 from pages.ui.live import rule_form
 from pages.ui.rounds import trees
-
-EARLY_EXIT = (
-    "An exit that was not trained shows the mechanism, not a speed-up: the first layers seldom agree with the "
-    "whole model. LayerSkip-trained models are made for it."
-)
-LOSSY = (
-    "This rule changes the law of the output: it accepts more, and the text is no longer distributed as the target's."
-)
 
 
 def part(prefix: str, asked: RunSpec | str | None) -> None:
@@ -38,7 +30,7 @@ def part(prefix: str, asked: RunSpec | str | None) -> None:
             prefix,
             help="The target's first layers draft; the rest verify.",
         )
-        st.html(parts.note("warn", EARLY_EXIT))
+        st.html(parts.note("warn", notices.EARLY_EXIT))
     if drafter != "none":
         _shape(prefix)
         _rule(prefix, asked)
@@ -67,6 +59,6 @@ def _shape(prefix: str) -> None:
 
 def _rule(prefix: str, asked: RunSpec | str | None) -> None:
     if rule_form.part(prefix) not in ("lossless", "block"):
-        st.html(parts.note("warn", LOSSY))
+        st.html(parts.note("warn", notices.LOSSY))
     for sentence in degenerate.notices(asked.request) if isinstance(asked, RunSpec) else ():
         st.html(parts.note("info", sentence))

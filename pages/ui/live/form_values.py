@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from annotated_types import Ge, Gt, Le, Lt
 from pydantic import ValidationError
 
 from core.errors import BadInput
@@ -23,7 +22,6 @@ from core.types import (
     Sampling,
     ShapeSpec,
     SmallModelDrafter,
-    Spec,
     Stops,
     TreeShape,
 )
@@ -126,19 +124,6 @@ def values_of(spec: RunSpec) -> Values:
     for part in (request.drafter, request.shape):
         values |= {name: value for name, value in part.model_dump().items() if name != "kind"}
     return values
-
-
-def bounds(spec: type[Spec], field: str) -> tuple[float | None, float | None]:
-    """Inclusive limits of a field as the specification declares them; exclusive ones are left to validation."""
-    low = high = None
-    for rule in spec.model_fields[field].metadata:
-        if isinstance(rule, Ge):
-            low = rule.ge
-        elif isinstance(rule, Le):
-            high = rule.le
-        elif isinstance(rule, Gt | Lt):
-            continue
-    return low, high  # type: ignore[return-value]
 
 
 def stop_strings(text: str) -> tuple[str, ...]:

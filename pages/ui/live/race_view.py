@@ -9,17 +9,15 @@ import streamlit as st
 
 from core.records import Summary
 from core.results import traces
-from core.results.metrics import GLOSSARY
-from core.results.race import Lane, standing
+from core.results.glossary import GLOSSARY
+from core.results.race import Lane, Ranking, ranking
 from core.types import Request
-from pages.ui.compare import metrics
-from pages.ui.kit import compare_link, parts, table
-from pages.ui.kit import sides as compare_sides
+from pages.ui.kit import compare_link, numbers, parts, table
 from pages.ui.kit.runs import Shown
 from pages.ui.kit.services import Services
-from pages.ui.kit.sides import Side
+from pages.ui.kit.sides import Side, bursts, lettered
 from pages.ui.kit.table import Cell, Row
-from pages.ui.live import race_line, race_words
+from pages.ui.live import race_line
 from pages.ui.rounds import inspector, run_view
 
 METRICS = (
@@ -31,14 +29,16 @@ NOT_A_RACE = (
     "These two runs were not asked the same thing ({}), so this is no race: the clocks stand beside each other, but "
     "the work differs."
 )
+LETTERS = ("A", "B")
+ENDED = {"failed": "failed", "cancelled": "was stopped", "interrupted": "was interrupted"}
 
 
 def draw(app: Services, one: Shown, two: Shown) -> None:
     """The whole race."""
-    sides = compare_sides.unnamed([one, two])
-    emitted = [compare_sides.bursts(app, side.run) if side.run.total else () for side in sides]
+    sides = lettered([one, two])
+    emitted = [bursts(app, side.run) if side.run.total else () for side in sides]
     lanes = [Lane(side.run.status, bursts) for side, bursts in zip(sides, emitted, strict=True)]
-    words = race_words.sentence(standing(lanes[0], lanes[1]), lanes[0], lanes[1])
+    words = sentence(ranking(lanes[0], lanes[1]), lanes[0], lanes[1])
     st.html(f'<div class="sl-verdict" role="status" data-race="{escape(words, quote=True)}">{escape(words)}</div>')
     if apart := differing(one, two):
         st.html(parts.note("warn", NOT_A_RACE.format(", ".join(apart))))
@@ -65,6 +65,64 @@ def draw(app: Services, one: Shown, two: Shown) -> None:
             _lane(app, side, side.run.run_id == inspected)
 
 
+def sentence(found: Ranking, one: Lane, two: Lane) -> str:
+    """The race in one sentence: who is ahead, who came first, each lane on its own clock."""
+    lanes = (one, two)
+    match found.phase:
+        case "waiting":
+            return "Waiting for the first tokens of both lanes."
+        case "broken":
+            ended = [f"{LETTERS[i]} {ENDED[lane.status]}" for i, lane in enumerate(lanes) if lane.status in ENDED]
+            return f"No winner: {' and '.join(ended)}. {_level(found)}"
+        case "finished":
+            return _finished(found, lanes)
+        case "passed":
+            assert found.first is not None
+            other = 1 - found.first
+            return (
+                f"{LETTERS[found.first]} finished first on its own clock: {_tokens(lanes[found.first].tokens)} in "
+                f"{numbers.seconds(lanes[found.first].own_s)}. {LETTERS[other]} has {_tokens(lanes[other].tokens)} "
+                f"after {numbers.seconds(lanes[other].own_s)} and goes on."
+            )
+        case _:
+            ended = [LETTERS[i] for i, lane in enumerate(lanes) if lane.status == "done"]
+            return _level(found) + (f" {ended[0]} has finished; {_other(ended[0])} goes on." if ended else "")
+
+
+def _finished(found: Ranking, lanes: tuple[Lane, Lane]) -> str:
+    if found.first is None:
+        return f"Both finished after {numbers.seconds(lanes[0].own_s)} of their own compute."
+    first, other = lanes[found.first], lanes[1 - found.first]
+    said = (
+        f"{LETTERS[found.first]} finished first: {_tokens(first.tokens)} in {numbers.seconds(first.own_s)} of its own "
+        f"compute; {LETTERS[1 - found.first]} took {numbers.seconds(other.own_s)} for {_tokens(other.tokens)}"
+    )
+    if found.longer is None:
+        return said + ". Their lengths differ, so compare tokens/s, not times."
+    return said + f", {found.longer:.2f} times as long."
+
+
+def _level(found: Ranking) -> str:
+    if found.at_s <= 0:
+        return ""
+    after = f"After {numbers.seconds(found.at_s)} of own compute"
+    if found.ahead is None:
+        return f"{after} both have {_tokens(found.tokens[0])}: level."
+    ahead, behind = found.ahead, 1 - found.ahead
+    return (
+        f"{LETTERS[ahead]} is ahead. {after} it has {_tokens(found.tokens[ahead])}, "
+        f"{LETTERS[behind]} {numbers.quantity(found.tokens[behind])}."
+    )
+
+
+def _tokens(count: int) -> str:
+    return f"{numbers.quantity(count)} token{'' if count == 1 else 's'}"
+
+
+def _other(letter: str) -> str:
+    return LETTERS[1 - LETTERS.index(letter)]
+
+
 def differing(one: Shown, two: Shown) -> list[str]:
     """What the runs were asked differently besides drafter, shape and rule. Sampling may follow a rule's set."""
     pair = [] if one.spec.pair == two.spec.pair else ["pair"]
@@ -82,9 +140,8 @@ def rows(summaries: Sequence[Summary | None]) -> list[Row]:
     for name in METRICS:
         metric = GLOSSARY[name]
         values = [None if each is None else getattr(each, name) for each in summaries]
-        cells = tuple(Cell(metrics.value(name, value)) for value in values)
-        unit = "" if metric.unit in {"s", "share"} or metric.unit in metric.label.lower() else metric.unit
-        found.append(Row(metric.label, cells, metric.definition, unit, name=name))
+        cells = tuple(Cell(numbers.metric(name, value)) for value in values)
+        found.append(Row(metric.label, cells, metric.definition, numbers.unit_beside(metric), name=name))
     return found
 
 

@@ -1,4 +1,5 @@
-"""One click from a run to its counterpart: found among this session's runs, or run first, and then compared."""
+"""One click from a run to its counterpart: found among this session's runs, or run first, and then compared; and to
+the plain run that its speed-up is measured against."""
 
 from __future__ import annotations
 
@@ -8,38 +9,43 @@ import streamlit as st
 
 from core.errors import SpecLensError
 from core.grammar import format_shape
+from core.jobs.jobs import JobView
 from core.results.counterparts import Counterpart, counterparts
+from core.results.matching import has_speed_up, plain_counterpart
 from core.types import RunSpec
 from pages.ui.kit import parts
 from pages.ui.kit.compare_link import query
 from pages.ui.kit.runs import Shown
-from pages.ui.kit.services import Services
+from pages.ui.kit.services import Services, services
 from pages.ui.kit.sides import MOST
 
 PAGE = "pages/compare.py"
 
+TICK_S = 1.0
+"""How often the line about a plain run under way is drawn, in seconds. The rest of the page stands still meanwhile."""
 
-def section(services: Services, run: Shown, chosen: tuple[str, ...] = ()) -> None:
+
+def section(app: Services, run: Shown, chosen: tuple[str, ...] = ()) -> None:
     """Draws each counterpart with its reason and its button. ``chosen``: runs compared already; what is among them is
     left out, and a click adds to them."""
     if run.active or run.summary is None:
         return
-    found = [(other, _at_hand(services, run, other)) for other in counterparts(run.spec.request)]
+    found = [(other, _at_hand(app, run, other)) for other in counterparts(run.spec.request)]
     found = [(other, there) for other, there in found if there not in chosen]
     if not found:
         return
     st.html('<h3 class="sl-h">Compare with</h3>')
     with st.container(key=f"counterparts_{run.run_id}"):
         for other, there in found:
-            _line(services, run, other, there, chosen)
+            _line(app, run, other, there, chosen)
 
 
-def _line(services: Services, run: Shown, other: Counterpart, there: str | None, chosen: tuple[str, ...]) -> None:
+def _line(app: Services, run: Shown, other: Counterpart, there: str | None, chosen: tuple[str, ...]) -> None:
     with parts.headline(f"counterpart_{other.kind}"):
-        st.html(f'<p class="sl-reason">{escape(other.reason)} <small>{_state(services, run, there)}</small></p>')
+        st.html(f'<p class="sl-reason">{escape(other.reason)} <small>{_state(app, run, there)}</small></p>')
         if st.button(label(other), icon=":material/compare_arrows:", key=f"compare_{other.kind}"):
             try:
-                ids = start(services, run, other)
+                ids = start(app, run, other)
             except SpecLensError as error:
                 st.html(parts.note("bad", str(error)))
                 return
@@ -58,20 +64,20 @@ def label(other: Counterpart) -> str:
             return format_shape(other.request.shape)
 
 
-def start(services: Services, run: Shown, other: Counterpart) -> tuple[str, str]:
+def start(app: Services, run: Shown, other: Counterpart) -> tuple[str, str]:
     """The ids of ``run`` and its counterpart, which is submitted when this session has none.
 
     A run of an earlier session whose counterpart was not measured then is run again beside it: seconds of two sessions
     are not compared. Raises what ``submit`` raises.
     """
-    there = _at_hand(services, run, other)
+    there = _at_hand(app, run, other)
     if there is not None:
         return run.run_id, there
     mine = run.run_id
-    if run.session != services.session:
-        mine = _find(services, run.spec, services.session) or services.jobs.submit(run.spec)
+    if run.session != app.session:
+        mine = _find(app, run.spec, app.session) or app.jobs.submit(run.spec)
     spec = RunSpec(pair=run.spec.pair, request=other.request)
-    return mine, _find(services, spec, services.session) or services.jobs.submit(spec)
+    return mine, _find(app, spec, app.session) or app.jobs.submit(spec)
 
 
 def _base(ids: tuple[str, str], other: Counterpart) -> str:
@@ -80,24 +86,68 @@ def _base(ids: tuple[str, str], other: Counterpart) -> str:
     return run if other.kind == "tree" else counterpart
 
 
-def _at_hand(services: Services, run: Shown, other: Counterpart) -> str | None:
+def _at_hand(app: Services, run: Shown, other: Counterpart) -> str | None:
     """The counterpart of the run's own session, done or on its way."""
-    return _find(services, RunSpec(pair=run.spec.pair, request=other.request), run.session)
+    return _find(app, RunSpec(pair=run.spec.pair, request=other.request), run.session)
 
 
-def _find(services: Services, spec: RunSpec, session: str) -> str | None:
-    stored = services.runs.of_spec(spec, session) if services.runs else None
+def _find(app: Services, spec: RunSpec, session: str) -> str | None:
+    stored = app.runs.of_spec(spec, session) if app.runs else None
     if stored is not None:
         return stored.run_id
-    if session != services.session:
+    if session != app.session:
         return None
-    return next((view.run_id for view in services.jobs.active() if view.spec == spec), None)
+    return next((view.run_id for view in app.jobs.active() if view.spec == spec), None)
 
 
-def _state(services: Services, run: Shown, there: str | None) -> str:
+def _state(app: Services, run: Shown, there: str | None) -> str:
     if there is not None:
-        active = {view.run_id for view in services.jobs.active()}
+        active = {view.run_id for view in app.jobs.active()}
         return "On its way." if there in active else "Measured already."
-    if run.session != services.session:
+    if run.session != app.session:
         return "Both are run again: seconds of two sessions are not compared."
     return "It is run first."
+
+
+# -- the plain run that a speed-up is measured against ----------------------------------------------------------------
+
+
+def offer_plain(app: Services, run: Shown) -> None:
+    """Why the run has no measured speed-up yet, with the next step."""
+    if not has_speed_up(run):
+        return
+    if app.runs is None:
+        st.html(parts.note("info", "The speed-up needs a stored plain run, and runs are not being kept now."))
+    elif run.session != app.session:
+        said = "No matched plain run was measured in this run's session. Run both again on Live to compare them."
+        st.html(parts.note("info", said))
+    elif _plain_under_way(app, run.spec) is not None:
+        st.fragment(_measuring, run_every=TICK_S)(run.run_id, run.spec)
+    else:
+        with st.container(horizontal=True, vertical_alignment="center", key="baseline"):
+            st.html(parts.note("info", "No matched plain run yet: the speed-up is unknown."))
+            if st.button("Measure plain", icon=":material/speed:", key="measure_plain"):
+                app.jobs.submit(_plain_of(run.spec))
+                st.rerun(scope="app")
+
+
+def _plain_under_way(app: Services, spec: RunSpec) -> JobView | None:
+    """The plain run that this one is measured against, while it is queued or running."""
+    plain = _plain_of(spec)
+    return next((view for view in app.jobs.active() if view.spec == plain), None)
+
+
+def _plain_of(spec: RunSpec) -> RunSpec:
+    """The plain run that this one is measured against."""
+    return RunSpec(pair=spec.pair, request=plain_counterpart(spec.request))
+
+
+def _measuring(run_id: str, spec: RunSpec) -> None:
+    app = services()
+    view = _plain_under_way(app, spec)
+    if view is None:
+        app.flush()  # a moment ago it ended: its row is on the way
+        st.rerun(scope="app")
+        return
+    where = f"number {view.position} in the queue" if view.status == "queued" else f"{view.rounds} rounds so far"
+    st.html(parts.note("info", f"Measuring plain decoding of the same prompt: {where}."))

@@ -14,7 +14,7 @@ import streamlit as st
 from core.records import ROOT, Round
 from pages.ui.kit import lab_link, numbers, palette, parts
 from pages.ui.kit.runs import Shown
-from pages.ui.rounds import coin, position_view, tokens, tree_drawing
+from pages.ui.rounds import position, tokens, tree_drawing
 from pages.ui.rounds.tree_drawing import END
 
 UNTESTED = "No test was made after this candidate's parent: the walk had ended before. Only the draft is known of it."
@@ -135,21 +135,21 @@ def _position(run: Shown, round_: Round, mark: int) -> None:
     where = "after the committed prefix" if at == ROOT else f"after candidate {at}"
     text = f" <small>{where}, depth {1 if at == ROOT else round_.nodes[at].depth + 1}</small>"
     st.html(f'<h4 class="sl-h">Position{text}</h4>')
-    found = next((position for position in round_.positions if position.node == at), None)
+    found = next((each for each in round_.positions if each.node == at), None)
     if found is None:
         st.html(parts.note("info", UNTESTED if candidate and candidate.u is None else NOT_KEPT))
         if candidate:
             st.html(f'<p class="sl-reason">{escape(tokens.tip(candidate))}</p>')
         return
-    coins = coin.tested(round_, at)
+    coins = position.tested(round_, at)
     if coins:
-        st.html(coin.bars(round_, coins, mark))
+        st.html(position.coins(round_, coins, mark))
     if candidate and candidate.u is None:
         st.html(parts.note("info", "This candidate was never tested: a sibling was accepted before it."))
     state = ("plain" if run.plain else round_.source) if at == end and round_.source != "none" else None
-    st.html(position_view.table(round_, found, state, candidate.token if candidate else None))
+    st.html(position.table(round_, found, state, candidate.token if candidate else None))
     if found.distortion is not None:
-        st.html(position_view.distortion(found.distortion))
+        st.html(position.distortion(found.distortion))
     if coins and not run.active:
         st.page_link(
             "pages/rules.py",

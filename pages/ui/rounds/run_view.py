@@ -8,10 +8,9 @@ import streamlit as st
 
 from core.records import Round
 from pages.ui.kit import charts, notices, numbers, parts
-from pages.ui.kit.runs import Shown, rounds
+from pages.ui.kit.runs import Shown, rounds, speed_up
 from pages.ui.kit.services import Services
-from pages.ui.live.candidate_form import EARLY_EXIT, LOSSY
-from pages.ui.rounds import counterparts, inspector, speed_up, tokens, trees
+from pages.ui.rounds import counterparts, inspector, tokens, trees
 
 WINDOW = 30
 """Rounds drawn at once: the latest while running, a page of them afterwards."""
@@ -56,10 +55,10 @@ def numbers_part(services: Services, run: Shown) -> None:
     """The metrics of a run that has any, and where its time went."""
     if run.summary is None:
         return
-    ratio = speed_up.measured(services, run)
+    ratio = speed_up(services, run)
     st.html(parts.cards(run, run.summary, ratio))
     if ratio is None:
-        speed_up.offer(services, run)
+        counterparts.offer_plain(services, run)
     if run.total and not run.active:  # a chart redrawn at every tick would take processor time from the engine
         st.plotly_chart(
             charts.stage_times(run.summary),
@@ -121,9 +120,9 @@ def _notices(run: Shown) -> None:
     if run.early_exit:
         share = run.recomputed_share
         more = "" if share is None else f" Verification computes {numbers.rate(share)} of the layers again."
-        st.html(parts.note("warn", EARLY_EXIT + more))
+        st.html(parts.note("warn", notices.EARLY_EXIT + more))
     if run.lossy:
-        st.html(parts.note("warn", LOSSY))
+        st.html(parts.note("warn", notices.LOSSY))
     elif not run.plain and not run.active:
         notices.folded()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.records import ROOT, Round
-from core.results.metrics import distortion_of
+from core.results.metrics import ROUNDING, distortion_of
 from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
 from pages.ui.kit import numbers, palette
 from pages.ui.rounds import tokens
@@ -18,9 +18,6 @@ FOLD_ABOVE = 12
 
 BLOCK = 10
 """Rounds in one page element: a finished block never changes, so the browser leaves it alone while later ones grow."""
-
-ROUNDING = 1e-4
-"""A total variation below this is what float32 leaves of a law, not a distortion."""
 
 PREVIEW_DECAY = 0.62
 """Preview only: each next-best sibling is thought this much less likely than the one before."""

@@ -19,9 +19,8 @@ from core.models.load import Pair, load_pair
 from core.pairs import memory
 from core.pairs.description import describe
 from core.pairs.memory import Need, fit, need, published_need
-from core.results.comparison import standing
 from core.results.fingerprint import fingerprint
-from core.results.matching import matched
+from core.results.matching import matched, relation
 from core.types import PairSpec
 from tests.helpers.decoding import ask, decode, decode_all
 from tests.helpers.tiny import save_tiny_model
@@ -233,7 +232,7 @@ def test_an_int8_run_is_never_matched_with_a_float32_run_of_the_same_weights(tin
     assert (small.precision, whole.precision) == ("int8", "float32")
     assert small.target_hash == whole.target_hash
     assert not matched(small, whole)
-    found = standing(whole, small)
+    found = relation(whole, small)
     assert not found.matched
     assert found.other_target
     assert {difference.field for difference in found.confounding} == {"precision", "cache_policy"}

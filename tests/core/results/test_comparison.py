@@ -1,4 +1,4 @@
-"""How a run stands to a baseline, signed changes, and groups by prompt."""
+"""What a lossy rule means for a comparison, signed changes, and groups by prompt."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ from core.results.comparison import (
     changes,
     lossy_notices,
     scaled,
-    standing,
 )
-from core.results.matching import UNDER_TEST, Difference, matched
 from core.results.metrics import summarise
 from core.types import Request, Sampling
 from tests.helpers import sample
@@ -29,62 +27,6 @@ CHAIN = sample.spec().request
 def summary(*fates: list[Fate], text: str = " the") -> Summary:
     rounds = [sample.chain(one, index, text) for index, one in enumerate(fates)]
     return summarise(sample.started(), rounds, sample.ended(rounds))
-
-
-# -- standing
-
-
-def test_a_run_beside_itself_is_matched_and_differs_in_nothing():
-    found = standing(sample.fingerprint(), sample.fingerprint())
-    assert found.matched
-    assert (found.tested, found.confounding) == ((), ())
-
-
-def test_the_thing_under_test_may_differ():
-    chain, tree = sample.fingerprint("model chain:5: sampled chain"), sample.fingerprint("model s3_k2_d6: tree")
-    found = standing(chain, replace(tree, rule="lenience:0.4", draft="d"))
-    assert found.matched
-    assert {difference.field for difference in found.tested} == {"drafting", "rule", "draft"}
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [("seed", 1), ("device", "gpu"), ("precision", "bfloat16"), ("reference_law", "T=1"), ("prompt_hash", "z")],
-)
-def test_anything_else_that_differs_is_named_and_breaks_the_match(field, value):
-    base = sample.fingerprint()
-    other = replace(base, **{field: value})
-    found = standing(base, other)
-    assert found.confounding == (Difference(field, str(getattr(base, field)), str(value)),)
-    assert not found.matched
-    assert not matched(base, other)
-    assert field not in UNDER_TEST
-
-
-def test_another_sampling_is_under_test_only_under_one_law():
-    base = sample.fingerprint()
-    same_law, other_law = replace(base, sampling="x"), replace(base, sampling="x", reference_law="x")
-    assert [difference.field for difference in standing(base, same_law).tested] == ["sampling"]
-    found = standing(base, other_law)
-    assert ([d.field for d in found.tested], {d.field for d in found.confounding}) == (
-        [],
-        {"sampling", "reference_law"},
-    )
-
-
-def test_library_versions_are_named_one_by_one():
-    base = replace(sample.fingerprint(), versions={"torch": "2.1", "python": "3.11"})
-    other = replace(base, versions={"torch": "2.2", "python": "3.11", "flash": "1"})
-    assert standing(base, other).confounding == (
-        Difference("versions.flash", "none", "1"),
-        Difference("versions.torch", "2.1", "2.2"),
-    )
-
-
-def test_another_precision_is_another_target_and_another_seed_is_not():
-    base = sample.fingerprint()
-    assert standing(base, replace(base, precision="int8")).other_target
-    assert not standing(base, replace(base, seed=9)).other_target
 
 
 # -- lossy

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import pytest
 
 from core.grammar import parse_drafter, parse_rule, parse_shape
-from core.records import Fingerprint
+from core.records import Fingerprint, RunStatus, Summary
 from core.results.fingerprint import fingerprint
-from core.results.matching import UNDER_TEST, Difference, differences, matched, plain_counterpart, reference_sampling
-from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, Sampling, Stops
+from core.results.matching import (
+    UNDER_TEST,
+    Difference,
+    differences,
+    has_speed_up,
+    matched,
+    measured_speed_up,
+    plain_counterpart,
+    reference_sampling,
+    relation,
+)
+from core.results.metrics import summarise
+from core.types import AllowedSet, Lossless, NoDrafter, NoShape, PairSpec, Request, RunSpec, Sampling, Stops
+from tests.helpers import sample
 from tests.helpers.fakes import always, fake_pair
 
 PAIR = fake_pair(always(0.5, 0.3, 0.2), always(0.6, 0.1, 0.3))
@@ -124,3 +136,113 @@ def test_a_cascade_and_lossless_under_its_allowed_set_match_but_lossless_without
     assert matched(cascade, prints(request(min_p=0.5)))
     assert not matched(cascade, prints(request()))
     assert not matched(cascade, prints(request(min_p=0.1)))
+
+
+# -- a run against its baseline
+
+
+def test_a_run_beside_itself_is_matched_and_differs_in_nothing():
+    found = relation(sample.fingerprint(), sample.fingerprint())
+    assert found.matched
+    assert (found.tested, found.confounding) == ((), ())
+
+
+def test_the_thing_under_test_may_differ():
+    chain, tree = sample.fingerprint("model chain:5: sampled chain"), sample.fingerprint("model s3_k2_d6: tree")
+    found = relation(chain, replace(tree, rule="lenience:0.4", draft="d"))
+    assert found.matched
+    assert {difference.field for difference in found.tested} == {"drafting", "rule", "draft"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("seed", 1), ("device", "gpu"), ("precision", "bfloat16"), ("reference_law", "T=1"), ("prompt_hash", "z")],
+)
+def test_anything_else_that_differs_is_named_and_breaks_the_match(field, value):
+    base = sample.fingerprint()
+    other = replace(base, **{field: value})
+    found = relation(base, other)
+    assert found.confounding == (Difference(field, str(getattr(base, field)), str(value)),)
+    assert not found.matched
+    assert not matched(base, other)
+    assert field not in UNDER_TEST
+
+
+def test_another_sampling_is_under_test_only_under_one_law():
+    base = sample.fingerprint()
+    same_law, other_law = replace(base, sampling="x"), replace(base, sampling="x", reference_law="x")
+    assert [difference.field for difference in relation(base, same_law).tested] == ["sampling"]
+    found = relation(base, other_law)
+    assert ([d.field for d in found.tested], {d.field for d in found.confounding}) == (
+        [],
+        {"sampling", "reference_law"},
+    )
+
+
+def test_library_versions_are_named_one_by_one():
+    base = replace(sample.fingerprint(), versions={"torch": "2.1", "python": "3.11"})
+    other = replace(base, versions={"torch": "2.2", "python": "3.11", "flash": "1"})
+    assert relation(base, other).confounding == (
+        Difference("versions.flash", "none", "1"),
+        Difference("versions.torch", "2.1", "2.2"),
+    )
+
+
+def test_another_precision_is_another_target_and_another_seed_is_not():
+    base = sample.fingerprint()
+    assert relation(base, replace(base, precision="int8")).other_target
+    assert not relation(base, replace(base, seed=9)).other_target
+
+
+# -- the measured speed-up
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of 10 tokens/s, or of another speed, that ended in one of the app's sessions."""
+
+    spec: RunSpec
+    fingerprint: Fingerprint | None
+    summary: Summary | None
+    session: str = "now"
+    status: RunStatus = "done"
+
+
+def run(drafter: str = "model", tokens_per_second: float = 10.0) -> Run:
+    asked = request(drafter, "chain:4" if drafter != "none" else "none")
+    found = summarise(sample.started(), [sample.plain()], sample.ended([sample.plain()]))
+    return Run(
+        RunSpec(pair=PairSpec(), request=asked), prints(asked), replace(found, tokens_per_second=tokens_per_second)
+    )
+
+
+def test_a_speed_up_is_against_the_first_matched_plain_run_of_the_session():
+    plain = run("none", 4.0)
+    assert measured_speed_up(run(), [run(), plain, run("none", 5.0)]) == 2.5
+    assert has_speed_up(run())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"session": "earlier"},
+        {"status": "cancelled"},
+        {"fingerprint": None},
+        {"summary": None},
+        {"fingerprint": prints(request("none", "none", temperature=0.5))},
+    ],
+)
+def test_a_plain_run_of_another_session_law_or_end_gives_no_speed_up(changes):
+    assert measured_speed_up(run(), [replace(run("none"), **changes)]) is None
+
+
+@pytest.mark.parametrize("changes", [{"status": "failed"}, {"fingerprint": None}, {"summary": None}])
+def test_a_run_that_did_not_end_by_its_own_stop_has_no_speed_up_and_reads_no_other_run(changes):
+    def others():
+        raise AssertionError("read")
+        yield
+
+    unfinished = replace(run(), **changes)
+    assert not has_speed_up(unfinished)
+    assert measured_speed_up(unfinished, others()) is None
+    assert measured_speed_up(run("none"), others()) is None

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from core.decoding.verify import walk
 from core.drafting.growers import Draft
 from core.records import ROOT, Ended, Fate, Node, Round, Source, Started, Summary
+from core.results.glossary import GLOSSARY
 from core.results.metrics import (
-    GLOSSARY,
     acceptance_by_position,
     percentile,
     progress,

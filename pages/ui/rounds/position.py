@@ -1,10 +1,11 @@
-"""What stood at one position of a round: the top tokens' p, q, residual and induced law, and the mass of the rest."""
+"""One position of a round: the coins of the candidates tested there; the top tokens' p, q, residual and induced law."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
-from core.records import Distortion, Position, Round, TopToken
+from core.records import Distortion, Node, Position, Round, TopToken
 from pages.ui.kit import numbers, palette
 from pages.ui.kit.glyphs import chip_text
 from pages.ui.rounds import tokens
@@ -15,7 +16,40 @@ COLUMNS = {
     "residual": "What the rule redraws from once every candidate of the position is rejected.",
     "induced": "What the rule emits here, acceptances and redraws together. A lossless rule emits p.",
 }
+FALLBACK = "the draft had no mass in the allowed set: a redraw falls back to the target's"
 CONDITIONAL = "given the tokens tried: siblings were drawn without replacement"
+
+
+def tested(round_: Round, position: int) -> list[int]:
+    """The candidates that were tested after node ``position``, in the order of their tests."""
+    return [i for i, node in enumerate(round_.nodes) if node.parent == position and node.u is not None]
+
+
+def coins(round_: Round, tested_nodes: Sequence[int], chosen: int) -> str:
+    """Each coin against its threshold on a line from 0 to 1 (accepted iff u < accept probability), one bar a candidate;
+    the ``chosen`` one is marked."""
+    rows = "".join(_coin(round_.nodes[index], index == chosen) for index in tested_nodes)
+    return f'<div class="sl-coins">{rows}</div>'
+
+
+def _coin(node: Node, chosen: bool) -> str:
+    if node.u is None or node.accept_prob is None:
+        return ""
+    look = palette.STATES[node.fate]
+    passed = node.u < node.accept_prob
+    says = (
+        f"coin u {numbers.probability(node.u)} {'<' if passed else '≥'} accept probability "
+        f"{numbers.probability(node.accept_prob)} → {look.mark} {look.label}"
+    )
+    more = [text for text, holds in ((tokens.NEAR, node.near_threshold), (FALLBACK, node.redraw_fallback)) if holds]
+    small = "".join(f"<small>{escape(text)}</small>" for text in more)
+    at = ' aria-current="true"' if chosen else ""
+    return (
+        f'<div class="sl-coin"{at}><span class="sl-chip sl-{node.fate}">{chip_text(node.text) or "∅"}</span>'
+        f'<span class="sl-track" aria-hidden="true"><i style="width:{node.accept_prob:.2%}"></i>'
+        f'<b style="left:{node.u:.2%}"></b></span>'
+        f'<span class="sl-says">{escape(says)}{small}</span></div>'
+    )
 
 
 def table(round_: Round, position: Position, drawn: str | None, chosen_token: int | None) -> str:

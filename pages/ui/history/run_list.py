@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import streamlit as st
+from streamlit.components.v2 import component
 from streamlit.delta_generator import DeltaGenerator
 
 from pages.ui.history import exporting, filters, labelling, link, tables
 from pages.ui.history.link import View
-from pages.ui.kit import compare_link, copy_link, numbers, parts, sides
-from pages.ui.kit import services as root
-from pages.ui.kit.services import RunsLike, Services
+from pages.ui.kit import compare_link, numbers, parts
+from pages.ui.kit.services import Services, services
+from pages.ui.kit.sides import MOST
 from storage.filters import RunFilter
+from storage.queries import Runs
 
 PAGE = 25
 """Runs on one page of the table."""
@@ -24,9 +28,10 @@ MOST_SELECTED = 1_000
 """Most runs selected at once."""
 
 PAGES, SELECTED, WRITTEN, REFRESH = "history_page", "history_selected", "history_written", "history_refresh"
+_COPY = Path(__file__).with_name("copy_link.js").read_text(encoding="utf-8")
 
 
-def draw(app: Services, runs: RunsLike) -> None:
+def draw(app: Services, runs: Runs) -> None:
     """The whole list."""
     wrong = _arrive()
     labelling.said()
@@ -41,7 +46,7 @@ def draw(app: Services, runs: RunsLike) -> None:
             st.button("Refresh", icon=":material/refresh:", key=REFRESH, help="Read the list again.")
             with st.popover("Columns", icon=":material/view_column:"):
                 filters.columns()
-            copy_link.draw("history_copy", "this search, its filters, order and columns")
+            _copy_button()
             if count:
                 exporting.draw(app, asked, count)
     _write(view)
@@ -76,7 +81,7 @@ def _arrive() -> list[str]:
 
 
 def _write(view: View) -> None:
-    """Makes the address say what is shown."""
+    """Write the view into the address."""
     wanted = link.query(view)
     now = {name: st.query_params.get_all(name) for name in st.query_params}
     others = {name: values for name, values in now.items() if name not in link.NAMES}
@@ -85,12 +90,26 @@ def _write(view: View) -> None:
     st.session_state[WRITTEN] = wanted
 
 
+def _copy_button() -> None:
+    """The button that copies the address; where a browser forbids copying, it shows the address."""
+    _copy_component()(
+        key="history_copy",
+        data={"tip": "Copy a link to this search, its filters, order and columns."},
+        width="content",
+        height="content",
+    )
+
+
+def _copy_component() -> Any:
+    return component("speclens.copy_link", html='<div class="sl-copy"></div>', js=_COPY, isolate_styles=False)
+
+
 # -- the rows ----------------------------------------------------------------------------------------------------------
 
 
 def _rows(view: View, found: DeltaGenerator) -> None:
     """The page of rows that is chosen, read again at every tick; ``found`` is where their number stands."""
-    runs = root.services().runs
+    runs = services().runs
     if runs is None:
         return
     asked = filters.run_filter(view)
@@ -124,7 +143,7 @@ def _count(found: DeltaGenerator, count: int) -> None:
     found.html(f'<h3 class="sl-h" data-count="{count}">{text}</h3>', width="content")
 
 
-def _nothing(runs: RunsLike, view: View) -> None:
+def _nothing(runs: Runs, view: View) -> None:
     """No run matches, or there is none at all."""
     if runs.count(RunFilter(archived=None)):
         more = " Archived ones are on another shelf." if view.archived == "no" else ""
@@ -148,7 +167,7 @@ def select(run_ids: Sequence[str]) -> None:
     st.session_state[SELECTED] = list(dict.fromkeys(run_ids))[:MOST_SELECTED]
 
 
-def _selection(app: Services, runs: RunsLike, asked: RunFilter, count: int) -> None:
+def _selection(app: Services, runs: Runs, asked: RunFilter, count: int) -> None:
     """What can be done with the selected runs; those deleted meanwhile leave the selection."""
     chosen = selection()
     if not chosen:
@@ -161,7 +180,7 @@ def _selection(app: Services, runs: RunsLike, asked: RunFilter, count: int) -> N
     with st.container(horizontal=True, vertical_alignment="center", key="history_selection"):
         st.html(f'<b class="sl-h" data-selected="{len(chosen)}">{numbers.quantity(len(chosen))} selected</b>',
                 width="content")  # fmt: skip
-        most = sides.MOST
+        most = MOST
         fits = len(chosen) <= most
         tip = "Side by side, the first as the baseline." if fits else f"At most {most} runs are compared."
         if st.button("Compare", icon=":material/compare_arrows:", disabled=not fits, help=tip, key="selection_compare"):
