@@ -1,9 +1,12 @@
-"""The device: numbers sent to it without the host waiting, and a clock that waits until its work is done."""
+"""The device: numbers sent to it without the host waiting, clocks that wait for its work, and its peak memory."""
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -45,3 +48,25 @@ def shortest(work: Callable[[], object], clock: Callable[[], float]) -> float:
         work()
         laps.append(clock() - start)
     return min(laps)
+
+
+@dataclass(frozen=True, slots=True)
+class PeakMemory:
+    """The largest memory in use so far, in ``bytes``, and what was counted."""
+
+    bytes: int
+    kind: Literal["cuda_allocated", "process_rss"]
+
+
+def peak_memory(device: torch.device) -> PeakMemory:
+    """Peak of the tensors on a CUDA ``device`` since :func:`reset_peak_memory`; on the CPU the peak resident memory of
+    this process since its start."""
+    if device.type == "cuda":
+        return PeakMemory(torch.cuda.max_memory_allocated(device), "cuda_allocated")
+    return PeakMemory(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "process_rss")  # Linux counts in KiB
+
+
+def reset_peak_memory(device: torch.device) -> None:
+    """Start counting anew on a CUDA ``device``; nothing on the CPU."""
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)

@@ -7,15 +7,17 @@ float64. The lossless rule is measured like any other: its distortion is what ro
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from core.decoding.position import RuledPosition
-from core.drafting.growers import Draft
-from core.records import Distortion
-from core.rules.token_rule import TokenRule
+from core.decoding.block import block_of
+from core.decoding.siblings import RuledPosition, position_of
+from core.drafting.draft import Draft
+from core.records import Distortion, Verdict
+from core.rules.token_rule import BlockRule, TokenRule
 from core.rules.truncation import TruncationRule
 from core.sampling.probability import normalised
 
@@ -103,3 +105,45 @@ def distortion(draft: Draft, tested: list[int], position: RuledPosition, law: Te
     """The record of one tested position."""
     kl, tv, escaped = distance(law, reference(position.rule, position.p))
     return Distortion(kl, tv, escaped, overshoot(draft, tested, position), conditional)
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One tested position: the law that its rule emits and the residual that it redraws from, both [V], and the
+    distance to p_ref. ``law`` and ``distortion`` are None where a position has no law of its own (block
+    verification)."""
+
+    law: Tensor | None
+    residual: Tensor
+    distortion: Distortion | None
+
+
+def measure(
+    draft: Draft,
+    verdict: Verdict,
+    visited: dict[int, Tensor],
+    rule: TokenRule,
+    untempered: Callable[[int], Tensor] | None = None,
+) -> dict[int, Measurement]:
+    """Measurements of all tested positions of a walk, by node. ``visited`` holds p [V] by node, as the walk read them.
+
+    What a position of a block emits depends on the coins of the whole chain. So a block's positions have residuals
+    alone, those that each accepted length would have drawn from; that the chain's law is the target's is enumerated in
+    test_block.py.
+    """
+    block = block_of(draft, visited.__getitem__) if isinstance(rule, BlockRule) else None
+    tried = {trial.node for trial in verdict.trials}
+    measured = {}
+    for at, p in visited.items():
+        candidates = draft.children(at)
+        tested = [node for node in candidates if node in tried]
+        if not tested:
+            continue
+        if block is not None:
+            measured[at] = Measurement(None, block.residual(at + 1), None)
+            continue
+        position = position_of(draft, at, p, rule, untempered)
+        one = induced_law(draft, candidates, position)
+        distance = distortion(draft, tested, position, one.law, one.conditional)
+        measured[at] = Measurement(one.law, one.residual, distance)
+    return measured

@@ -5,20 +5,18 @@ One code path for chains, trees and plain decoding (the empty draft), for one re
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from itertools import chain
 from typing import TYPE_CHECKING
 
-import torch
-
-from core.cache.target import Candidates, Target
+from core.cache.target import Target
 from core.decoding.assembly import assemble
-from core.decoding.request_state import Lane, root_laws
-from core.decoding.target_rows import peaks
+from core.decoding.request_state import RequestState
+from core.decoding.target_rows import target_rows
 from core.decoding.timing import Laps, RunClock
-from core.device import device_clock
+from core.decoding.verify import verify
+from core.device import device_clock, peak_memory, reset_peak_memory
 from core.drafting.base import Drafter
 from core.errors import BadInput, EngineFault
 from core.faults import free_memory, is_out_of_memory
@@ -47,7 +45,14 @@ def generate(
     Raises :class:`BadInput` before the first event for requests that can't be served (prompt longer than the context,
     two drafters in one batch …). Faults while decoding end the request with a sentence in ``Ended.error``.
     """
-    return _one_by_one(cycles(requests, pair, streams=streams, clock=clock, should_stop=should_stop))
+    by_cycle = cycles(requests, pair, streams=streams, clock=clock, should_stop=should_stop)
+
+    def one_by_one() -> Generator[Event, None, None]:
+        with closing(by_cycle):
+            for events in by_cycle:
+                yield from events
+
+    return one_by_one()
 
 
 def cycles(
@@ -58,21 +63,21 @@ def cycles(
     clock: Callable[[], float] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Generator[tuple[Event, ...], None, None]:
-    """As :func:`generate`, but stopping at every border of a cycle with all that became known in it.
+    """As :func:`generate`, but yielding once per cycle on the device, with the events that the cycle settled.
 
-    A request's prefill is a cycle, and so is each round on the device: the border is where others may have the device.
-    A cycle may tell nothing (its tokens may still be cut by a stop string) or several rounds; a request's end comes
-    with its last round.
+    A request's prefill is a cycle, and so is each round: between two cycles other runs may use the device. A cycle may
+    settle no event (a stop string may still cut its tokens) or several rounds; a request's end comes with its last
+    round.
     """
     if not requests:
         raise BadInput("There is nothing to decode: give at least one request.")
-    lanes = [_lane(request, i, pair, streams(request)) for i, request in enumerate(requests)]
+    states = [_admitted(request, i, pair, streams(request)) for i, request in enumerate(requests)]
     run_clock = RunClock(clock or device_clock(pair.device))
-    _reset_peak_memory(pair.device)
-    return _decode(lanes, pair, run_clock, should_stop)
+    reset_peak_memory(pair.device)
+    return _decode(states, pair, run_clock, should_stop)
 
 
-def _lane(request: Request, slot: int, pair: Pair, streams: Streams) -> Lane:
+def _admitted(request: Request, slot: int, pair: Pair, streams: Streams) -> RequestState:
     prompt = pair.text.encode(request)
     context = pair.target.context
     if len(prompt) >= context:
@@ -85,140 +90,117 @@ def _lane(request: Request, slot: int, pair: Pair, streams: Streams) -> Lane:
             f"The prompt has {len(prompt):,} tokens and the draft {pair.draft.name} holds {pair.draft.context:,}: "
             "shorten it or choose another drafter."
         )
-    return Lane.of(request, slot, prompt, pair, streams)
-
-
-def _one_by_one(cycles: Generator[tuple[Event, ...], None, None]) -> Generator[Event, None, None]:
-    with closing(cycles):
-        for events in cycles:
-            yield from events
+    return RequestState.of(request, slot, prompt, pair, streams)
 
 
 def _decode(
-    lanes: list[Lane], pair: Pair, clock: RunClock, should_stop: Callable[[], bool]
+    states: list[RequestState], pair: Pair, clock: RunClock, should_stop: Callable[[], bool]
 ) -> Generator[tuple[Event, ...], None, None]:
-    active = list(lanes)
+    active = list(states)
     try:
-        target, drafter = assemble(pair, [lane.request for lane in lanes], [lane.prompt for lane in lanes])
-        for lane in lanes:
-            _prefill(lane, target, drafter, clock)
-            started = Started(lane.slot, len(lane.prompt), lane.prefill_s, drafter.recomputed_share)
+        target, drafter = assemble(pair, [state.request for state in states], [state.prompt for state in states])
+        for state in states:
+            _prefill(state, target, drafter, clock)
+            started = Started(state.slot, len(state.prompt), state.prefill_s, drafter.recomputed_share)
             with clock.suspended():
                 yield (started,)
         while active:
             if should_stop():
-                ends = [[*lane.release_all(), _ended(lane, clock, pair, "cancelled")] for lane in active]
+                ends = [[*state.release_all(), _ended(state, clock, pair, "cancelled")] for state in active]
                 with clock.suspended():
                     yield tuple(chain.from_iterable(ends))
                 return
             events: list[Event] = []
             failed = _round(active, target, drafter, clock)
-            for lane in list(active):
-                fault = failed.get(lane)
-                events += lane.release_all() if fault else lane.released()
-                if reason := "failed" if fault else lane.watch.reason:
-                    events.append(_ended(lane, clock, pair, reason, fault))
-                    active.remove(lane)
-                    target.close(lane.slot)
-                    drafter.close(lane.slot)
+            for state in list(active):
+                fault = failed.get(state)
+                events += state.release_all() if fault else state.released()
+                if reason := "failed" if fault else state.watch.reason:
+                    events.append(_ended(state, clock, pair, reason, fault))
+                    active.remove(state)
+                    target.close(state.slot)
+                    drafter.close(state.slot)
             with clock.suspended():
                 yield tuple(events)
     except Exception as error:
         if not is_out_of_memory(error):
             with clock.suspended():
-                yield tuple(chain.from_iterable(lane.release_all() for lane in active))
+                yield tuple(chain.from_iterable(state.release_all() for state in active))
             raise
-        target = drafter = None  # frees the caches before anyone is told
+        target = drafter = None  # frees the caches before the consumer hears of the end
         error.__traceback__ = None
         free_memory()
         ends = [
             [
-                *lane.release_all(),
-                _ended(lane, clock, pair, "failed", _out_of_memory_sentence(lane, len(lanes), pair)),
+                *state.release_all(),
+                _ended(state, clock, pair, "failed", _out_of_memory_sentence(state, len(states), pair)),
             ]
-            for lane in active
+            for state in active
         ]
         with clock.suspended():
             yield tuple(chain.from_iterable(ends))
 
 
-def _prefill(lane: Lane, target: Target, drafter: Drafter, clock: RunClock) -> None:
+def _prefill(state: RequestState, target: Target, drafter: Drafter, clock: RunClock) -> None:
     """The prompt but for its last token goes into both caches; that last token is the root of the first round."""
     start = clock.now()
-    target.open(lane.slot, lane.prompt[:-1])
-    drafter.open(lane.slot, lane.prompt[:-1])
-    lane.prefill_s = clock.now() - start
+    target.open(state.slot, state.prompt[:-1])
+    drafter.open(state.slot, state.prompt[:-1])
+    state.prefill_s = clock.now() - start
 
 
-def _round(lanes: Sequence[Lane], target: Target, drafter: Drafter, clock: RunClock) -> dict[Lane, str]:
-    """One cycle of all lanes; the sentences of those that failed."""
-    failed: dict[Lane, str] = {}
+def _round(
+    states: Sequence[RequestState], target: Target, drafter: Drafter, clock: RunClock
+) -> dict[RequestState, str]:
+    """One cycle: draft → score → walk → keep → commit. Returns the requests that failed, each with its sentence."""
     laps = Laps(clock)
-    drafts = drafter.propose([lane.want() for lane in lanes])
+    drafts = drafter.propose([state.wanted() for state in states])
     laps.lap("draft")
-    batch = [
-        Candidates(lane.slot, lane.sequence[-1], draft.tokens, draft.parents)
-        for lane, draft in zip(lanes, drafts, strict=True)
-    ]
-    scores = target.score(batch)
-    logits = [one.rows for one in scores]
-    highest = peaks(logits)
-    roots = root_laws(lanes, logits, highest)
-    walked = {}
-    for lane, draft, own, peak in zip(lanes, drafts, scores, highest, strict=True):
+    scores = target.score([state.candidates(draft) for state, draft in zip(states, drafts, strict=True)])
+    walks, failed = {}, {}
+    for state, draft, rows in zip(states, drafts, target_rows(states, drafts, scores), strict=True):
         try:
-            walked[lane] = (draft, *lane.verify(draft, own, peak, roots.get(lane)))
+            walks[state] = verify(draft, rows, state.rule, state.streams)
         except EngineFault as fault:
-            failed[lane] = str(fault)
+            failed[state] = str(fault)
     laps.lap("verify")
-    for lane, (_, verdict, _) in walked.items():
-        target.keep(lane.slot, verdict.path)
-        drafter.keep(lane.slot, verdict.path)
+    for state, walk in walks.items():
+        target.keep(state.slot, walk.verdict.path)
+        drafter.keep(state.slot, walk.verdict.path)
     laps.lap("state")
-    measured = {lane: lane.measure(*walk) for lane, walk in walked.items()}
+    measured = {state: state.measure(walk) for state, walk in walks.items()}
     if any(measured.values()):
         laps.measured()
-    for lane, walk in walked.items():
-        lane.commit(*walk, measured[lane])
+    for state, walk in walks.items():
+        state.commit(walk, measured[state])
     laps.lap("other")
-    for lane in walked:
-        lane.timed(laps)
+    for state in walks:
+        state.timed(laps)
     return failed
 
 
 def _ended(
-    lane: Lane,
+    state: RequestState,
     clock: RunClock,
     pair: Pair,
     reason: StopReason,
     error: str | None = None,
 ) -> Ended:
-    cuda = pair.device.type == "cuda"
-    peak = torch.cuda.max_memory_allocated(pair.device) if cuda else _peak_rss()
+    peak = peak_memory(pair.device)
     return Ended(
-        request=lane.slot,
+        request=state.slot,
         stop_reason=reason,
-        text=lane.watch.text,
+        text=state.watch.text,
         e2e_s=clock.now(),
-        peak_memory_bytes=peak,
-        peak_memory_kind="cuda_allocated" if cuda else "process_rss",
+        peak_memory_bytes=peak.bytes,
+        peak_memory_kind=peak.kind,
         error=error,
     )
 
 
-def _reset_peak_memory(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-
-
-def _peak_rss() -> int:
-    """Peak resident memory of this process since it began, bytes (Linux counts in KiB)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _out_of_memory_sentence(lane: Lane, batch: int, pair: Pair) -> str:
+def _out_of_memory_sentence(state: RequestState, batch: int, pair: Pair) -> str:
     lower = ["max_new_tokens", "the prompt"] + (["the batch"] if batch > 1 else [])
     return (
-        f"out of memory on {pair.device} in round {lane.rounds} with {len(lane.sequence):,} tokens: "
+        f"out of memory on {pair.device} in round {state.rounds} with {len(state.sequence):,} tokens: "
         f"lower {', '.join(lower)} or choose a smaller model or precision."
     )

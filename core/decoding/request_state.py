@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from core.cache.target import Scores
-from core.decoding.measurement import Measurement, measure
-from core.decoding.position_table import choice_table, position_table
+from core.cache.target import Candidates
+from core.decoding.distortion import Measurement, measure
+from core.decoding.position_table import position_table
 from core.decoding.stops import StopWatch
-from core.decoding.target_rows import Peaks, Rows
 from core.decoding.timing import Laps
-from core.decoding.verify import TargetRow, walk, walk_choices
+from core.decoding.verify import Verified
 from core.drafting.base import Want
-from core.drafting.growers import Draft
-from core.records import ROOT, Fate, Node, Position, Round, Trial, Verdict
+from core.drafting.draft import Draft
+from core.records import ROOT, Fate, Node, Round, Trial, Verdict
 from core.rules.table import token_rule
-from core.rules.token_rule import LosslessRule, TokenRule
+from core.rules.token_rule import TokenRule
 from core.sampling.distributions import Distributions
 from core.sampling.randomness import Streams
-from core.types import Request, Sampling, TargetLawSpec
+from core.types import Request, TargetLawSpec
 
 if TYPE_CHECKING:
     from core.models.load import Pair
@@ -34,8 +30,8 @@ NEAR_THRESHOLD = 1e-5
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
-    """State of one request; ``slot`` is its place in the batch and in the caches."""
+class RequestState:
+    """One request while it is decoded; ``slot`` is its place in the batch and in the caches."""
 
     request: Request
     slot: int
@@ -60,8 +56,8 @@ class Lane:
         prompt: list[int],
         pair: Pair,
         streams: Streams,
-    ) -> Lane:
-        """A lane before its first round."""
+    ) -> RequestState:
+        """The state before the first round."""
         context_room = pair.target.context - len(prompt)
         limited = request.stops.max_new_tokens <= context_room
         watch = StopWatch(
@@ -87,45 +83,35 @@ class Lane:
             sequence=list(prompt),
         )
 
-    def want(self) -> Want:
-        """What this lane asks of the drafter: the draft shrinks towards a limit, so that none of it is wasted."""
+    def wanted(self) -> Want:
+        """What the drafter is asked for: the draft shrinks towards a limit, so that none of it is wasted."""
         depth = min(
             self.watch.room - len(self.watch.tokens) - 1,
             self.draft_context - len(self.sequence),
         )
-        shape = self.request.shape
         return Want(
             self.slot,
             self.sequence,
-            shape,
+            self.request.shape,
             max(0, depth),
             self.distributions,
             self.streams.draft,
         )
 
-    def verify(self, draft: Draft, scores: Scores, peaks: Peaks, root: Tensor | None) -> tuple[Verdict, Rows]:
-        """Walk ``draft`` over its ``scores`` with the ``peaks`` of their rows; also the rows of the positions that were
-        visited. ``root``: p [V] after the root where it is known (:func:`root_laws`).
+    def candidates(self, draft: Draft) -> Candidates:
+        """This request's part of a verification pass."""
+        return Candidates(self.slot, self.sequence[-1], draft.tokens, draft.parents)
 
-        Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
-        """
-        rows = Rows(draft, scores.rows, peaks, self.distributions, self.sequence, self.rounds, scores.deferred, root)
-        if self.distributions.greedy and isinstance(self.rule, LosslessRule):
-            return walk_choices(draft, rows.choice, self.rule, self.streams), rows
-        return walk(draft, rows.target, self.rule, self.streams, self._untempered(rows)), rows
-
-    def measure(self, draft: Draft, verdict: Verdict, rows: Rows) -> dict[int, Measurement]:
-        """What the rule emits at each tested position; nothing where the request doesn't want to know."""
+    def measure(self, walk: Verified) -> dict[int, Measurement]:
+        """What the rule emits at each tested position; empty where the request asks for no measurement."""
         if not self.request.measure_distortion:
             return {}
-        laws = {node: rows.law(node) for node in rows.visited}
-        return measure(draft, verdict, laws, self.rule, self._untempered(rows))
+        laws = {node: walk.rows.vector(node) for node in walk.rows.visited}
+        return measure(walk.draft, walk.verdict, laws, self.rule, walk.rows.untempered if walk.rows.greedy else None)
 
-    def _untempered(self, rows: Rows) -> TargetRow | None:
-        return rows.untempered if self.distributions.greedy else None
-
-    def commit(self, draft: Draft, verdict: Verdict, rows: Rows, measured: dict[int, Measurement]) -> Round:
+    def commit(self, walk: Verified, measured: dict[int, Measurement]) -> Round:
         """Take the verdict's tokens up to a stop; the round's record, its times still zero."""
+        draft, verdict = walk.draft, walk.verdict
         start = len(self.watch.tokens)
         committed = [*(draft.tokens[node] for node in verdict.path), verdict.next_token]
         for token in committed:
@@ -140,7 +126,10 @@ class Lane:
             committed=tuple(committed),
             committed_text=(),
             source=verdict.source,
-            positions=tuple(self._table(draft, node, rows, measured.get(node)) for node in rows.visited),
+            positions=tuple(
+                position_table(draft, node, p, measured.get(node), self.text.piece)
+                for node, p in walk.rows.visited.items()
+            ),
             draft_s=0.0,
             verify_s=0.0,
             state_s=0.0,
@@ -202,15 +191,8 @@ class Lane:
 
         return tuple(self._node(draft, node, trials.get(node), fate(node)) for node in range(len(draft.tokens)))
 
-    def _table(self, draft: Draft, node: int, rows: Rows, measured: Measurement | None) -> Position:
-        p = rows.visited[node]
-        if isinstance(p, int):
-            return choice_table(draft, node, p, rows.logits.shape[-1], measured, self.text.piece)
-        return position_table(draft, node, p, measured, self.text.piece)
-
     def _node(self, draft: Draft, node: int, trial: Trial | None, fate: Fate) -> Node:
         token = draft.tokens[node]
-        drawn = 1.0 if draft.q is None else float(draft.q[node][token])
         return Node(
             token=token,
             text=self.text.piece(token),
@@ -218,27 +200,10 @@ class Lane:
             depth=draft.depth(node),
             fate=fate,
             p=trial.p if trial else None,
-            q=trial.q if trial else drawn,
+            q=trial.q if trial else draft.q[node].of(token),
             score=draft.score[node],
             accept_prob=trial.accept_prob if trial else None,
             u=trial.u if trial else None,
             near_threshold=trial is not None and abs(trial.u - trial.accept_prob) < NEAR_THRESHOLD,
             redraw_fallback=trial is not None and trial.redraw_fallback,
         )
-
-
-def root_laws(lanes: Sequence[Lane], logits: Sequence[Tensor], highest: Sequence[Peaks]) -> dict[Lane, Tensor]:
-    """p [V] after the root of each lane that shares its sampling with another, formed together: every walk reads it.
-
-    Greedy lanes need no p, penalties look at each lane's own tokens, and a broken row is its own lane's fault alone.
-    """
-    alike: dict[Sampling, list[tuple[Lane, Tensor]]] = {}
-    for lane, rows, peak in zip(lanes, logits, highest, strict=True):
-        if not peak.broken(0) and not lane.distributions.greedy and not lane.distributions.penalties:
-            alike.setdefault(lane.request.sampling, []).append((lane, rows[0]))
-    laws: dict[Lane, Tensor] = {}
-    for group in alike.values():
-        if len(group) > 1:
-            together = group[0][0].distributions.targets(torch.stack([row for _, row in group]))
-            laws.update(zip((lane for lane, _ in group), together, strict=True))
-    return laws

@@ -1,7 +1,7 @@
 """The target's rows of one round: what a walk reads at the positions that it visits.
 
 A pass's logits are looked at together: the largest value of every row, which shows broken rows and is the greedy
-choice, and the distributions after the roots of requests with equal sampling.
+choice, and the laws after the roots of requests that sample alike. Everything else is formed when a walk asks for it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from core.cache.target import DeferredRow
-from core.drafting.growers import Draft, logits_fault
+from core.cache.target import DeferredRow, Scores
+from core.drafting.draft import Draft
 from core.errors import EngineFault
+from core.faults import logits_fault
 from core.records import ROOT
 from core.sampling.distributions import Distributions
-from core.sampling.probability import one_hot
+from core.sampling.probability import Certain, Distribution, Law
+from core.types import Sampling
+
+if TYPE_CHECKING:
+    from core.decoding.request_state import RequestState
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +41,7 @@ class Peaks:
 
 
 def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
-    """Of every request's raw logits [1 + n, V], read from the device at once."""
+    """Peaks of every request's raw logits [1 + n, V], read from the device at once."""
     found = [rows.max(dim=-1) for rows in logits]
     values = torch.cat([one.values for one in found]).tolist()
     tokens = torch.cat([one.indices for one in found]).tolist()
@@ -45,12 +51,12 @@ def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
 
 
 @dataclass(slots=True)
-class Rows:
-    """Raw target ``logits`` [1 + n, V] after the root and each node of ``draft``; ``prefix``: all committed tokens.
+class TargetRows:
+    """Raw target ``logits`` [1 + n, V] after the root and each of the n candidates of ``draft``, as laws on demand.
 
-    ``deferred`` is the row of the last node while ``logits`` lack it. ``root`` is p [V] after the root where it was
-    formed together with those of other requests. ``visited`` holds every position asked for, in the order they
-    were: its p [V], or the one token of which a greedy request is certain.
+    ``deferred`` is the row of the last candidate while ``logits`` lack it. ``prefix`` holds all committed tokens,
+    ``root`` the law after the root where it was formed together with those of other requests, and ``visited`` the law
+    of every position that was read, in the order of reading.
     """
 
     draft: Draft
@@ -60,32 +66,32 @@ class Rows:
     prefix: Sequence[int]
     round: int
     deferred: DeferredRow | None = None
-    root: Tensor | None = None
-    visited: dict[int, Tensor | int] = field(default_factory=dict)
+    root: Law | None = None
+    visited: dict[int, Distribution] = field(default_factory=dict)
 
-    def target(self, node: int) -> Tensor:
-        """p [V] after ``node``. Raises :class:`EngineFault` on a NaN or infinite row, naming round and node."""
-        if self.distributions.greedy:
-            self.choice(node)
-        else:
+    @property
+    def vocab(self) -> int:
+        """Ids that are emitted, V."""
+        return self.logits.shape[-1]
+
+    @property
+    def greedy(self) -> bool:
+        """Whether every law is certain of one token."""
+        return self.distributions.greedy
+
+    def law(self, node: int) -> Distribution:
+        """p after ``node`` (ROOT: after the committed prefix).
+
+        Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
+        """
+        if node not in self.visited:
             self._check(node)
-            self.visited[node] = self._law(node)
-        return self.law(node)
+            self.visited[node] = self._certain(node) if self.greedy else self._formed(node)
+        return self.visited[node]
 
-    def choice(self, node: int) -> int:
-        """The token after ``node`` of a greedy request. Raises as :meth:`target`."""
-        self._check(node)
-        if self.distributions.penalties:
-            token = self.distributions.choice(self.logits[node + 1], self._before(node))
-        else:
-            token = self.peaks.tokens[node + 1]
-        self.visited[node] = token
-        return token
-
-    def law(self, node: int) -> Tensor:
-        """p [V] after a visited ``node``."""
-        p = self.visited[node]
-        return one_hot(p, self.logits.shape[-1], self.logits.device) if isinstance(p, int) else p
+    def vector(self, node: int) -> Tensor:
+        """p [V] after ``node``. Raises as :meth:`law`."""
+        return self.law(node).vector(self.vocab, self.logits.device)
 
     def untempered(self, node: int) -> Tensor:
         """The target's probabilities [V] after ``node`` without temperature and truncation."""
@@ -93,7 +99,7 @@ class Rows:
 
     def _check(self, node: int) -> None:
         if self.deferred is not None and node + 1 == len(self.logits):
-            self._add(self.deferred.compute())
+            self._append(self.deferred.compute())
             self.deferred = None
         fault = self.draft.fault
         if self.peaks.broken(node + 1):
@@ -101,18 +107,55 @@ class Rows:
         if fault:
             raise EngineFault(f"round {self.round}: {fault}.")
 
-    def _add(self, row: Tensor) -> None:
+    def _append(self, row: Tensor) -> None:
         (highest,) = peaks([row])
         self.logits = torch.cat([self.logits, row])
         self.peaks = Peaks([*self.peaks.values, *highest.values], [*self.peaks.tokens, *highest.tokens])
 
-    def _law(self, node: int) -> Tensor:
+    def _certain(self, node: int) -> Certain:
+        if self.distributions.penalties:
+            return Certain(self.distributions.choice(self.logits[node + 1], self._before(node)))
+        return Certain(self.peaks.tokens[node + 1])
+
+    def _formed(self, node: int) -> Law:
         if node == ROOT and self.root is not None:
             return self.root
-        return self.distributions.target(self.logits[node + 1], self._before(node))
+        return Law(self.distributions.target(self.logits[node + 1], self._before(node)))
 
     def _before(self, node: int) -> Sequence[int]:
-        """The tokens before the position, which only penalties look at: copying them costs as much as they are many."""
+        """The tokens before the position, which penalties alone read: a copy costs time in proportion to the context,
+        so that without penalties none is made."""
         if not self.distributions.penalties:
             return ()
         return [*self.prefix, *(self.draft.tokens[i] for i in self.draft.path(node))]
+
+
+def target_rows(states: Sequence[RequestState], drafts: Sequence[Draft], scores: Sequence[Scores]) -> list[TargetRows]:
+    """The rows of one verification pass, per request."""
+    highest = peaks([one.rows for one in scores])
+    roots = root_laws(states, [one.rows for one in scores], highest)
+    return [
+        TargetRows(
+            draft, own.rows, peak, state.distributions, state.sequence, state.rounds, own.deferred, roots.get(state)
+        )
+        for state, draft, own, peak in zip(states, drafts, scores, highest, strict=True)
+    ]
+
+
+def root_laws(
+    states: Sequence[RequestState], logits: Sequence[Tensor], highest: Sequence[Peaks]
+) -> dict[RequestState, Law]:
+    """The law after the root of each request that shares its sampling with another, formed together.
+
+    Greedy requests need none, penalties look at each request's own tokens, and a broken row fails its own request alone.
+    """
+    alike: dict[Sampling, list[tuple[RequestState, Tensor]]] = {}
+    for state, rows, peak in zip(states, logits, highest, strict=True):
+        if not peak.broken(0) and not state.distributions.greedy and not state.distributions.penalties:
+            alike.setdefault(state.request.sampling, []).append((state, rows[0]))
+    laws: dict[RequestState, Law] = {}
+    for group in alike.values():
+        if len(group) > 1:
+            together = group[0][0].distributions.targets(torch.stack([row for _, row in group]))
+            laws.update((state, Law(p)) for (state, _), p in zip(group, together, strict=True))
+    return laws

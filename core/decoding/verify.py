@@ -3,20 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from core.decoding.block import block_of, toss
-from core.decoding.position import RuledPosition, position_of
-from core.drafting.growers import Draft
+from core.decoding.siblings import RuledPosition, position_of
+from core.decoding.target_rows import TargetRows
+from core.drafting.draft import Draft
 from core.records import ROOT, Trial, Verdict
 from core.rules.token_rule import BlockRule, LosslessRule, TokenRule
-from core.sampling.probability import draw, one_hot
+from core.sampling.probability import Certain, Distribution, draw, one_hot
 from core.sampling.randomness import Streams
 
 TargetRow = Callable[[int], Tensor]
 """p [V] after a node (ROOT: after the committed prefix). Called only for positions that the walk reaches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A ``draft`` after its walk: the target's ``rows`` that the walk read, and the ``verdict``."""
+
+    draft: Draft
+    rows: TargetRows
+    verdict: Verdict
+
+
+def verify(draft: Draft, rows: TargetRows, rule: TokenRule, streams: Streams) -> Verified:
+    """:func:`walk` ``draft`` over the target's ``rows``; where p and every q are certain, without rows [V].
+
+    Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
+    """
+    if rows.greedy and isinstance(rule, LosslessRule):
+        verdict = walk_certain(draft, rows.law, rule, streams)
+    else:
+        verdict = walk(draft, rows.vector, rule, streams, rows.untempered if rows.greedy else None)
+    return Verified(draft, rows, verdict)
 
 
 def walk(
@@ -53,34 +75,35 @@ def walk(
     )
 
 
-def walk_choices(draft: Draft, choice: Callable[[int], int], rule: LosslessRule, streams: Streams) -> Verdict:
-    """:func:`walk` of a greedy request: ``choice`` gives the one token of which p is certain after a node, and each
-    candidate is certain too.
+def walk_certain(draft: Draft, target: Callable[[int], Distribution], rule: LosslessRule, streams: Streams) -> Verdict:
+    """:func:`walk` where ``target`` and all candidates are certain, without forming rows [V].
 
-    The vectors of a ``rule`` that compares a token's p with its q are zero but at these tokens. So the walk is done
-    over a vocabulary of the draft's tokens and one that stands for every other, which only a last token can be.
+    Only the draft's own tokens and the target's choices can have probability. So the walk runs over a vocabulary of
+    the draft's tokens and one more id that stands for every other token, which no candidate has.
     """
-    if not draft.tokens:  # plain decoding, most of all
-        streams.redraw()  # the number that draws the certain token: later ones keep their places
-        return Verdict((), choice(ROOT), "bonus", ())
+    if not draft.tokens:  # plain decoding: nothing to test
+        streams.redraw()  # the draw of the certain token, so that a request's later draws don't depend on this shortcut
+        return Verdict((), _chosen(target(ROOT)), "bonus", ())
     names = list(dict.fromkeys(draft.tokens))
     place = {token: i for i, token in enumerate(names)}
     size = len(names) + 1
-    chosen: dict[int, int] = {}
 
-    def target(node: int) -> Tensor:
-        chosen[node] = choice(node)
-        return one_hot(place.get(chosen[node], size - 1), size)
+    def row(node: int) -> Tensor:
+        return one_hot(place.get(_chosen(target(node)), size - 1), size)
 
     tokens = tuple(place[token] for token in draft.tokens)
-    q = None if draft.q is None else tuple(one_hot(token, size) for token in tokens)
-    verdict = walk(replace(draft, tokens=tokens, q=q), target, rule, streams)
+    verdict = walk(replace(draft, tokens=tokens, q=tuple(map(Certain, tokens))), row, rule, streams)
     last = verdict.next_token
     return replace(
         verdict,
-        next_token=names[last] if last < len(names) else chosen[verdict.path[-1] if verdict.path else ROOT],
+        next_token=names[last] if last < len(names) else _chosen(target(verdict.path[-1] if verdict.path else ROOT)),
         trials=tuple(replace(trial, token=draft.tokens[trial.node]) for trial in verdict.trials),
     )
+
+
+def _chosen(law: Distribution) -> int:
+    assert isinstance(law, Certain)
+    return law.token
 
 
 def _test(

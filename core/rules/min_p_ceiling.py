@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from core.sampling.allowed import min_p_set
-from core.sampling.probability import capped_ratio, norm_or
+from core.rules.token_rule import capped_ratio
+from core.sampling.probability import norm_or
 from core.types import MinPCeiling
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.sampling.probability import capped_ratio, norm_or
+from core.rules.token_rule import capped_ratio
+from core.sampling.probability import norm_or
 from core.types import AdaptiveInterpolation, CosCD, CosWE, OvershootCeiling, TargetLawSpec
 
 

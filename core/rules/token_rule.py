@@ -9,8 +9,13 @@ from typing import Protocol
 
 from torch import Tensor
 
-from core.sampling.probability import capped_ratio, norm_or
+from core.sampling.probability import norm_or
 from core.types import Lenience
+
+
+def capped_ratio(wanted: Tensor, q: Tensor) -> Tensor:
+    """min(1, wanted/q) [V]; a token with q = 0 can't have been drawn: 1 where it is wanted, else 0."""
+    return (wanted / q).nan_to_num_(nan=0.0, posinf=1.0).clamp_max_(1.0)
 
 
 class TokenRule(Protocol):

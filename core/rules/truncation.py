@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from core.sampling.allowed import allowed_by, entropy_threshold
-from core.sampling.probability import capped_ratio, norm_or, normalised
+from core.rules.token_rule import capped_ratio
+from core.sampling.probability import norm_or, normalised
 from core.types import TruncationSpec, Typical
 
 

@@ -1,4 +1,4 @@
-"""Probability vectors [V]: normalising, ratios, residual masses, and drawing from them. V = vocabulary.
+"""Probability vectors [V]: normalising them, and drawing from them. V = vocabulary.
 
 A distribution is a :class:`Law` with its vector, or :class:`Certain` of one token: greedy decoding and deterministic
 candidates need no vector of 50,000 numbers to say so.
@@ -61,11 +61,6 @@ def without(distribution: Tensor, token: int) -> Tensor:
     left = distribution.clone()
     left[token] = 0.0
     return norm_or(left, distribution)
-
-
-def capped_ratio(wanted: Tensor, q: Tensor) -> Tensor:
-    """min(1, wanted/q) [V]; a token with q = 0 can't have been drawn: 1 where it is wanted, else 0."""
-    return (wanted / q).nan_to_num_(nan=0.0, posinf=1.0).clamp_max_(1.0)
 
 
 def one_hot(token: int | Tensor, vocab: int, device: torch.device | str = "cpu") -> Tensor:
