@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.records import ROOT, Trial
 from core.sampling.probability import norm_or
 

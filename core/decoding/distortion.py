@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from core.decoding.position import RuledPosition
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.records import Distortion
 from core.rules.token_rule import TokenRule
 from core.rules.truncation import TruncationRule

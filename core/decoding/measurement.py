@@ -10,7 +10,7 @@ from torch import Tensor
 from core.decoding.block import block_of
 from core.decoding.distortion import distortion, induced_law
 from core.decoding.position import position_of
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.records import Distortion, Verdict
 from core.rules.token_rule import BlockRule, TokenRule
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from core.decoding.siblings import Siblings, siblings
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.rules.target_law import TargetLawRule
 from core.rules.token_rule import TokenRule
 from core.sampling.probability import one_hot

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from core.decoding.measurement import Measurement
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.records import Position, TopToken
 
 TOP_TOKENS = 20
@@ -23,8 +23,8 @@ def position_table(
     tried. ``piece`` is a token's text."""
     children = draft.children(node)
     q: Tensor | None = None
-    if children and draft.q is not None:
-        q = draft.q[children[0]]
+    if children and draft.drawing != "deterministic":
+        q = draft.proposal(children[0], len(p), p.device)
     elif children:
         q = torch.zeros_like(p)
         q[[draft.tokens[child] for child in children]] = 1.0

@@ -17,7 +17,7 @@ from core.decoding.target_rows import Peaks, Rows
 from core.decoding.timing import Laps
 from core.decoding.verify import TargetRow, walk, walk_choices
 from core.drafting.base import Want
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.records import ROOT, Fate, Node, Position, Round, Trial, Verdict
 from core.rules.table import token_rule
 from core.rules.token_rule import LosslessRule, TokenRule
@@ -210,7 +210,6 @@ class Lane:
 
     def _node(self, draft: Draft, node: int, trial: Trial | None, fate: Fate) -> Node:
         token = draft.tokens[node]
-        drawn = 1.0 if draft.q is None else float(draft.q[node][token])
         return Node(
             token=token,
             text=self.text.piece(token),
@@ -218,7 +217,7 @@ class Lane:
             depth=draft.depth(node),
             fate=fate,
             p=trial.p if trial else None,
-            q=trial.q if trial else drawn,
+            q=trial.q if trial else draft.q[node].of(token),
             score=draft.score[node],
             accept_prob=trial.accept_prob if trial else None,
             u=trial.u if trial else None,

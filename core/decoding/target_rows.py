@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from core.cache.target import DeferredRow
-from core.drafting.growers import Draft, logits_fault
+from core.drafting.draft import Draft
 from core.errors import EngineFault
+from core.faults import logits_fault
 from core.records import ROOT
 from core.sampling.distributions import Distributions
 from core.sampling.probability import one_hot

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from core.decoding.block import block_of, toss
 from core.decoding.position import RuledPosition, position_of
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.records import ROOT, Trial, Verdict
 from core.rules.token_rule import BlockRule, LosslessRule, TokenRule
-from core.sampling.probability import draw, one_hot
+from core.sampling.probability import Certain, draw, one_hot
 from core.sampling.randomness import Streams
 
 TargetRow = Callable[[int], Tensor]
@@ -73,7 +73,7 @@ def walk_choices(draft: Draft, choice: Callable[[int], int], rule: LosslessRule,
         return one_hot(place.get(chosen[node], size - 1), size)
 
     tokens = tuple(place[token] for token in draft.tokens)
-    q = None if draft.q is None else tuple(one_hot(token, size) for token in tokens)
+    q = tuple(Certain(token) for token in tokens)
     verdict = walk(replace(draft, tokens=tokens, q=q), target, rule, streams)
     last = verdict.next_token
     return replace(

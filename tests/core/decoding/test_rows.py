@@ -17,7 +17,7 @@ from core.decoding.measurement import Measurement
 from core.decoding.position_table import choice_table, position_table
 from core.decoding.target_rows import Peaks, Rows, peaks
 from core.decoding.verify import walk, walk_choices
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.errors import EngineFault
 from core.records import ROOT
 from core.rules.table import token_rule
@@ -62,7 +62,7 @@ class Late:
 
 def rows_of(logits: Tensor, deferred: Late | None = None) -> Rows:
     """Of a greedy request that drafted one candidate, token 1."""
-    draft = Draft((1,), (ROOT,), score=(None,))
+    draft = Draft.chosen((1,), (ROOT,))
     return Rows(draft, logits, peaks([logits])[0], distributions(temperature=0.0), [0], 7, deferred)
 
 
@@ -138,13 +138,13 @@ def drafts(draw: Any, vocab: int) -> Draft:
     if draw(st.booleans()):
         tokens = draw(st.lists(st.integers(0, vocab - 1), max_size=4))
         q = tuple(one_hot(token, vocab) for token in tokens)
-        return Draft(tuple(tokens), tuple(range(-1, len(tokens) - 1)), q, (1.0,) * len(tokens), "with_replacement")
+        return Draft.drawn(tokens, range(-1, len(tokens) - 1), q, (1.0,) * len(tokens))
     pairs: list[tuple[int, int]] = []
     for _ in range(draw(st.integers(0, 7))):
         pair = (draw(st.integers(ROOT, len(pairs) - 1)), draw(st.integers(0, vocab - 1)))
         if pair not in pairs:
             pairs.append(pair)
-    return Draft(tuple(t for _, t in pairs), tuple(p for p, _ in pairs), score=(None,) * len(pairs))
+    return Draft.chosen(tuple(t for _, t in pairs), tuple(p for p, _ in pairs))
 
 
 @settings(deadline=None)
@@ -191,7 +191,7 @@ def test_a_greedy_positions_table_is_the_table_of_its_rows(data: Any, vocab: int
 
 def test_a_greedy_positions_table_holds_more_candidates_than_fit():
     tokens = tuple(range(100, 1300, 40))
-    draft = Draft(tokens, (ROOT,) * len(tokens), score=(None,) * len(tokens))
+    draft = Draft.chosen(tokens, (ROOT,) * len(tokens))
     for choice in (3, 100, 2000):
         wanted = position_table(draft, ROOT, one_hot(choice, 3000), None, str)
         assert choice_table(draft, ROOT, choice, 3000, None, str) == wanted
