@@ -29,7 +29,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from core.cache.slots import SlotTarget
 from core.cache.target import Candidates
 from core.decoding.engine import cycles
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.grammar import parse_drafter, parse_shape
 from core.records import ROOT, Round
 from core.types import Request, Sampling, Stops
@@ -43,8 +43,8 @@ WINDOW = 32
 """Rounds at either output length, the last ones before it."""
 PROMPT = 64
 
-CHAIN = Draft((5, 6, 7, 8), (ROOT, 0, 1, 2), score=(None,) * 4)
-TREE = Draft((5, 6, 7, 8, 9), (ROOT, ROOT, 1, 2, 0), score=(None,) * 5)
+CHAIN = Draft.chosen((5, 6, 7, 8), (ROOT, 0, 1, 2))
+TREE = Draft.chosen((5, 6, 7, 8, 9), (ROOT, ROOT, 1, 2, 0))
 PATHS = {"state, chain": (CHAIN, [0, 1, 2]), "state, tree with a moving path": (TREE, [1, 2, 3])}
 SETTINGS = {
     "overhead, plain greedy": ("none", "none", 0.0),

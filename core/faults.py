@@ -4,8 +4,14 @@ from __future__ import annotations
 
 import gc
 import sys
+from math import inf
+from typing import TYPE_CHECKING
 
 from core.errors import SpecLensError
+from core.records import ROOT
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def sentence(fault: Exception) -> str:
@@ -22,6 +28,22 @@ def sentence(fault: Exception) -> str:
         f"The run broke on something unexpected ({type(fault).__name__}: {first_line}). Later runs are not affected; "
         "the engine's log holds the details for a report."
     )
+
+
+def is_broken(logits: Tensor) -> Tensor:
+    """Bool [] on the row's device: raw logits [V] hold NaN or +∞ (−∞ is an id that can't be emitted)."""
+    return ~(logits.amax() < inf)  # the largest is NaN where any is
+
+
+def logits_fault(logits: Tensor, model: str, node: int) -> str | None:
+    """The sentence of a broken raw logits row [V], else None. The host waits for the row."""
+    return fault_after(model, node) if bool(is_broken(logits)) else None
+
+
+def fault_after(model: str, node: int) -> str:
+    """The sentence of broken logits after ``node``; ``model`` is "target" or "draft"."""
+    where = "the root" if node == ROOT else f"node {node}"
+    return f"the {model}'s logits after {where} are NaN or infinite: try float32, or other weights"
 
 
 def is_out_of_memory(fault: Exception) -> bool:

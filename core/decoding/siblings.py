@@ -12,9 +12,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from core.drafting.draft import Draft
 from core.rules.min_p_ceiling import MinPCeilingRule
 from core.rules.target_law import TargetLawRule
-from core.drafting.draft import Draft
 from core.rules.token_rule import LosslessRule, TokenRule
 from core.rules.truncation import TruncationRule
 from core.sampling.probability import norm_or, one_hot, without

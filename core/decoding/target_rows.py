@@ -147,7 +147,7 @@ def root_laws(
 ) -> dict[RequestState, Law]:
     """The law after the root of each request that shares its sampling with another, formed together.
 
-    Greedy requests need none, penalties look at each request's own tokens, and a broken row fails its own request alone.
+    Greedy requests need none, penalties read each request's own tokens, and a broken row fails its own request alone.
     """
     alike: dict[Sampling, list[tuple[RequestState, Tensor]]] = {}
     for state, rows, peak in zip(states, logits, highest, strict=True):

@@ -8,7 +8,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from core.drafting.growers import Draft, Grower, grower
+from core.drafting.draft import Draft
+from core.drafting.growers import Grower, grower
 from core.sampling.distributions import Distributions
 from core.sampling.randomness import Stream
 from core.types import ShapeSpec

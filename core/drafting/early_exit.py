@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from core.cache.slots import SlotModel
 from core.cache.target import Candidates, Scores
 from core.drafting.base import NoDraft, Want, grow_together
-from core.drafting.growers import Draft, Grower
+from core.drafting.draft import Draft
+from core.drafting.growers import Grower
 from core.errors import ModelUnavailable
 from core.records import ROOT
 

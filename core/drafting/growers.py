@@ -1,94 +1,21 @@
-"""A round's candidates as a tree, and the growers that expand one from a drafter's logits.
-
-A chain is a tree with parents i − 1; plain decoding is the empty draft. Parents come before their children.
-"""
+"""Growers: each expands one draft, of the shape that was asked for, from a drafter's logits."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from core.drafting.draft import Draft
+from core.faults import fault_after, is_broken, logits_fault
 from core.records import ROOT
 from core.sampling.distributions import Distributions
 from core.sampling.prefix import Prefix
-from core.sampling.probability import drawn, one_hot, without
+from core.sampling.probability import drawn
 from core.sampling.randomness import Stream
 from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
-
-Drawing = Literal["deterministic", "with_replacement", "without_replacement"]
-"""How siblings were chosen: it decides what q is while they are tested (rules.md §2)."""
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """Candidates sent to one verification pass.
-
-    ``q[i]`` [V] is the very tensor that node i was drawn from (siblings share it); for ``deterministic`` drawing it is
-    None and stands for one-hot at the token. ``score[i]`` is the drafter's own probability, never used in a ratio.
-    """
-
-    tokens: tuple[int, ...] = ()
-    parents: tuple[int, ...] = ()
-    q: tuple[Tensor, ...] | None = None
-    score: tuple[float | None, ...] = ()
-    drawing: Drawing = "deterministic"
-    fault: str | None = None
-    """Set when the drafter's logits broke while growing; the run fails with this sentence."""
-    growth: tuple[Tensor, ...] | None = None
-    """The drafter's own untempered probabilities [V] where each node was chosen (siblings share them); kept only for
-    greedy rules with a law of their own."""
-
-    def children(self, node: int) -> list[int]:
-        """Candidates after ``node`` (ROOT: after the committed prefix), in the order they are tested."""
-        return [child for child, parent in enumerate(self.parents) if parent == node]
-
-    def path(self, node: int) -> list[int]:
-        """Nodes from the root's child down to ``node``, included; empty for ROOT."""
-        path = []
-        while node != ROOT:
-            path.append(node)
-            node = self.parents[node]
-        return path[::-1]
-
-    def depth(self, node: int) -> int:
-        """Tokens from the root down to ``node``."""
-        return len(self.path(node))
-
-    def untempered(self, node: int, vocab: int, device: torch.device) -> Tensor:
-        """The drafter's own probabilities [V] where ``node`` was chosen; one-hot for a drafter that has none."""
-        return one_hot(self.tokens[node], vocab, device) if self.growth is None else self.growth[node]
-
-    def offered(self, node: int, before: Tensor) -> Tensor:
-        """q [V] that ``node`` is tested against; ``before`` is what is left of its siblings' q."""
-        return self.proposal(node, len(before), before.device) if self.drawing == "deterministic" else before
-
-    def left_of(self, q: Tensor, node: int) -> Tensor:
-        """q [V] for the next sibling after ``node``, drawn from q, was rejected."""
-        return without(q, self.tokens[node]) if self.drawing == "without_replacement" else q
-
-    def proposal(self, node: int, vocab: int, device: torch.device) -> Tensor:
-        """q [V] that ``node`` was drawn from, before any sibling was tried."""
-        return one_hot(self.tokens[node], vocab, device) if self.q is None else self.q[node]
-
-
-def is_broken(logits: Tensor) -> Tensor:
-    """Bool [] on the row's device: raw logits [V] hold NaN or +∞ (−∞ is an id that can't be emitted)."""
-    return ~(logits.amax() < torch.inf)  # the largest is NaN where any is
-
-
-def logits_fault(logits: Tensor, model: str, node: int) -> str | None:
-    """A sentence when a raw logits row [V] is broken, else None. The host waits for the row."""
-    return fault_after(model, node) if bool(is_broken(logits)) else None
-
-
-def fault_after(model: str, node: int) -> str:
-    """The sentence of broken logits after ``node``."""
-    where = "the root" if node == ROOT else f"node {node}"
-    return f"the {model}'s logits after {where} are NaN or infinite: try float32, or other weights"
 
 
 class Grower(Protocol):
@@ -170,14 +97,13 @@ class ChainGrower:
         """The chain up to broken logits, with the q that each candidate was drawn from. The host reads here, once."""
         tokens, score, broken = self._read()
         length = broken.index(True) if True in broken else len(tokens)
-        draft = Draft(
-            tuple(tokens[:length]),
-            tuple(self.parents[:length]),
-            tuple(self.q[:length]),
-            tuple(score[:length]),
-            "with_replacement",
-            fault_after("draft", length - 1) if True in broken else None,
-            tuple(self.growth[:length]) if self.distributions.keeps_growth else None,
+        draft = Draft.drawn(
+            tokens[:length],
+            self.parents[:length],
+            self.q[:length],
+            score[:length],
+            fault=fault_after("draft", length - 1) if True in broken else None,
+            growth=self.growth[:length] if self.distributions.keeps_growth else None,
         )
         return draft, list(range(length))
 
@@ -269,12 +195,12 @@ class BeamGrower:
         ranked = sorted(range(len(self.tokens)), key=lambda node: (-self.cumulative[node], node))
         kept = sorted(ranked[: self.shape.nodes - 1])
         place = {ROOT: ROOT} | {node: i for i, node in enumerate(kept)}
-        draft = Draft(
-            tokens=tuple(self.tokens[node] for node in kept),
-            parents=tuple(place[self.parents[node]] for node in kept),
-            score=tuple(self.score[node] for node in kept),
-            fault=self.fault,
-            growth=tuple(self.growth[node] for node in kept) if self.distributions.keeps_growth else None,
+        draft = Draft.chosen(
+            [self.tokens[node] for node in kept],
+            [place[self.parents[node]] for node in kept],
+            [self.score[node] for node in kept],
+            self.fault,
+            [self.growth[node] for node in kept] if self.distributions.keeps_growth else None,
         )
         return draft, kept
 

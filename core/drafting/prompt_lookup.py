@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from core.drafting.base import NoDraft, Want
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.drafting.ngrams import NgramIndex
 from core.records import ROOT
 from core.types import PromptLookupDrafter, TreeShape
@@ -69,4 +69,4 @@ def trie(paths: Sequence[Sequence[int]], nodes: int) -> Draft:
                 place[key] = len(tokens)
                 parents.append(place[key[:-1]])
                 tokens.append(key[-1])
-    return Draft(tuple(tokens), tuple(parents), score=(None,) * len(tokens))
+    return Draft.chosen(tokens, parents)

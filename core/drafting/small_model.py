@@ -8,7 +8,8 @@ from torch import Tensor
 
 from core.cache.slots import SlotModel
 from core.drafting.base import Want, grow_together
-from core.drafting.growers import Draft, Grower
+from core.drafting.draft import Draft
+from core.drafting.growers import Grower
 from core.records import ROOT
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from core.decoding.verify import walk
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.errors import BadInput
 from core.lab.emission import Emission, emission
 from core.lab.theory import pair
@@ -66,7 +66,7 @@ def replay(given: LabPair, draft: Sequence[str], draws: Sequence[float], final_d
     ids = tuple(place[token] for token in draft)
     coins = iter(draws)
     streams = Streams(draft=_never, coin=lambda: next(coins), redraw=lambda: final_draw)
-    chain = Draft(ids, tuple(range(-1, len(ids) - 1)), (q,) * len(ids), drawing="with_replacement")
+    chain = Draft.drawn(ids, range(-1, len(ids) - 1), (q,) * len(ids))
     verdict = walk(chain, lambda node: p, token_rule(Lossless()), streams)
     tested = {trial.node: trial for trial in verdict.trials}
     steps = tuple(

@@ -14,7 +14,7 @@ from torch import Tensor
 from core.decoding.block import block_of
 from core.decoding.siblings import siblings
 from core.decoding.verify import walk
-from core.drafting.growers import Draft, Drawing
+from core.drafting.draft import Draft, Drawing
 from core.errors import BadInput
 from core.grammar import parse_rule
 from core.lab.budget import expected_tokens
@@ -95,8 +95,7 @@ def sibling_rounds(text: str, p: Numbers, q: Numbers, count: int, drawing: Drawi
     counts, accepted = [0] * len(target), 0
     for _ in range(rounds):
         tokens = _candidates(draft, count, drawing, streams.draft)
-        soft = None if drawing == "deterministic" else (draft,) * len(tokens)
-        verdict = walk(Draft(tokens, (ROOT,) * len(tokens), soft, drawing=drawing), lambda node: target, rule, streams)
+        verdict = walk(Draft.siblings(tokens, draft, drawing), lambda node: target, rule, streams)
         counts[tokens[verdict.path[0]] if verdict.path else verdict.next_token] += 1
         accepted += bool(verdict.path)
     law = exact_law(rule, target, draft, count, drawing)
@@ -184,7 +183,7 @@ def _lists(q: Tensor, count: int, drawing: Drawing) -> Iterator[tuple[tuple[int,
 
 def _chain(tokens: tuple[int, ...], q: Tensor) -> Draft:
     parents = tuple(range(ROOT, len(tokens) - 1))
-    return Draft(tokens, parents, (q,) * len(tokens), drawing="with_replacement")
+    return Draft.drawn(tokens, parents, (q,) * len(tokens))
 
 
 def _candidates(q: Tensor, count: int, drawing: Drawing, stream: Stream) -> tuple[int, ...]:

@@ -16,9 +16,8 @@ from scipy import stats
 from torch import Tensor
 
 from core.decoding.verify import walk
-from core.drafting.growers import Draft, Drawing
+from core.drafting.draft import Draft, Drawing
 from core.errors import BadInput
-from core.records import ROOT
 from core.rules.token_rule import TokenRule
 from core.sampling.probability import draw, without
 from core.sampling.randomness import Streams
@@ -124,13 +123,7 @@ def emitter(rule: TokenRule, p: Tensor, q: Tensor, *, siblings: int = 1, drawing
             tokens.append(draw(left, streams.draft()))
             left = without(left, tokens[-1]) if drawing == "without_replacement" else left
         fixed = drawing == "deterministic"
-        draft = Draft(
-            best if fixed else tuple(tokens),
-            (ROOT,) * siblings,
-            None if fixed else (q,) * siblings,
-            (None,) * siblings,
-            drawing,
-        )
+        draft = Draft.siblings(best if fixed else tokens, q, drawing)
         verdict = walk(draft, lambda node: p, rule, streams)
         return draft.tokens[verdict.path[0]] if verdict.path else verdict.next_token
 

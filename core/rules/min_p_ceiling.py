@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.sampling.allowed import min_p_set
 from core.rules.token_rule import capped_ratio
+from core.sampling.allowed import min_p_set
 from core.sampling.probability import norm_or
 from core.types import MinPCeiling
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from core.sampling.allowed import allowed_by, entropy_threshold
 from core.rules.token_rule import capped_ratio
+from core.sampling.allowed import allowed_by, entropy_threshold
 from core.sampling.probability import norm_or, normalised
 from core.types import TruncationSpec, Typical
 

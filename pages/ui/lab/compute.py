@@ -13,7 +13,7 @@ import streamlit as st
 from core.lab.vocabularies import LabPair
 
 if TYPE_CHECKING:
-    from core.drafting.growers import Drawing
+    from core.drafting.draft import Drawing
     from core.lab.ablations import AblationRow
     from core.lab.alignment import Figure4
     from core.lab.article import Replay

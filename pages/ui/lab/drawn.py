@@ -16,7 +16,7 @@ from pages.ui.lab.charts import band
 from pages.ui.lab.tables import Cell, Head, Line, table, token
 
 if TYPE_CHECKING:
-    from core.drafting.growers import Drawing
+    from core.drafting.draft import Drawing
     from core.lab.drawing import Drawn, Share
 
 CHAIN = "chain"

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from core.decoding.block import block_of, toss
-from core.decoding.measurement import measure
+from core.decoding.distortion import measure
 from core.decoding.verify import walk
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.grammar import parse_drafter, parse_rule, parse_shape
 from core.records import ROOT
 from core.rules.table import token_rule
@@ -28,7 +28,7 @@ BLOCK = token_rule(parse_rule("block"))
 
 def chain(*tokens: int, q: torch.Tensor = Q) -> Draft:
     size = len(tokens)
-    return Draft(tokens, tuple(range(ROOT, size - 1)), (q,) * size, (None,) * size, "with_replacement")
+    return Draft.drawn(tokens, range(ROOT, size - 1), (q,) * size)
 
 
 def expected_lengths(gamma: int) -> tuple[float, float]:
@@ -132,7 +132,7 @@ def test_a_token_that_the_target_never_emits_ends_the_block_before_it():
 
 def test_a_draft_that_branches_is_no_block():
     with pytest.raises(ValueError, match="this draft branches"):
-        block_of(Draft((0, 1), (ROOT, ROOT), score=(None, None)), lambda node: P)
+        block_of(Draft.chosen((0, 1), (ROOT, ROOT)), lambda node: P)
 
 
 def test_an_empty_draft_decodes_plainly():

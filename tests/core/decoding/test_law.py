@@ -14,7 +14,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import core.decoding.verify
 from core.decoding.verify import walk
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.grammar import parse_drafter, parse_rule, parse_shape
 from core.records import ROOT, Verdict
 from core.rules.table import induced, token_rule
@@ -169,7 +169,7 @@ def test_sampled_siblings_are_lossless(count, drawing, monkeypatch):
                 left = left.clone()
                 left[tokens[-1]] = 0.0
                 left = left / left.sum() if float(left.sum()) > 0 else left
-        return Draft(tuple(tokens), (ROOT,) * count, (q,) * count, (None,) * count, drawing)
+        return Draft.siblings(tokens, q, drawing)
 
     assert position_law(draft_of, p, "lossless", monkeypatch) == pytest.approx(p.tolist(), abs=1e-6)
 
@@ -177,15 +177,13 @@ def test_sampled_siblings_are_lossless(count, drawing, monkeypatch):
 @pytest.mark.parametrize("tokens", [t for n in (1, 2, 3) for t in itertools.permutations(range(3), n)])
 def test_deterministic_siblings_are_lossless(tokens, monkeypatch):
     p = torch.tensor([0.5, 0.3, 0.2])
-    law = position_law(
-        lambda one: Draft(tokens, (ROOT,) * len(tokens), score=(None,) * len(tokens)), p, "lossless", monkeypatch
-    )
+    law = position_law(lambda one: Draft.chosen(tokens, (ROOT,) * len(tokens)), p, "lossless", monkeypatch)
     assert law == pytest.approx(p.tolist(), abs=1e-6)
 
 
 def test_deterministic_siblings_under_spec_cascade_take_the_first_in_the_allowed_set(monkeypatch):
     p = torch.tensor([0.5, 0.3, 0.2])
-    draft = Draft((2, 1, 0), (ROOT,) * 3, score=(None,) * 3)
+    draft = Draft.chosen((2, 1, 0), (ROOT,) * 3)
     assert position_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target", monkeypatch) == pytest.approx([0, 1, 0])
 
 
@@ -195,14 +193,14 @@ def test_deterministic_siblings_under_spec_cascade_take_the_first_in_the_allowed
 )
 def test_a_rejected_deterministic_candidate_is_zeroed_before_the_redraw(redraw, law, monkeypatch):
     p = torch.tensor([0.5, 0.3, 0.2])
-    draft = Draft((2,), (ROOT,), score=(None,))
+    draft = Draft.chosen((2,), (ROOT,))
     emitted = position_law(lambda one: draft, p, f"spec_cascade:0.5,redraw={redraw}", monkeypatch)
     assert emitted == pytest.approx(law, abs=1e-6)
 
 
 def test_a_deterministic_sibling_under_lenience_is_accepted_with_p_over_ell(monkeypatch):
     p = torch.tensor([0.5, 0.3, 0.2])
-    draft = Draft((1,), (ROOT,), score=(None,))
+    draft = Draft.chosen((1,), (ROOT,))
     accepted = 0.3 / 0.5
     expected = [(1 - accepted) * 0.5 / 0.7, accepted, (1 - accepted) * 0.2 / 0.7]
     assert position_law(lambda one: draft, p, "lenience:0.5", monkeypatch) == pytest.approx(expected, abs=1e-6)
@@ -210,10 +208,10 @@ def test_a_deterministic_sibling_under_lenience_is_accepted_with_p_over_ell(monk
 
 def test_recomputing_the_allowed_set_lets_a_later_sibling_in(monkeypatch):
     p = torch.tensor([0.05, 0.9, 0.03, 0.02])
-    draft = Draft((3, 0), (ROOT,) * 2, score=(None,) * 2)
+    draft = Draft.chosen((3, 0), (ROOT,) * 2)
     once = position_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target_in_set", monkeypatch)
     assert once == pytest.approx([0, 1, 0, 0])
     p = torch.tensor([0.3, 0.28, 0.22, 0.2])
-    draft = Draft((2, 3), (ROOT,) * 2, score=(None,) * 2)
+    draft = Draft.chosen((2, 3), (ROOT,) * 2)
     strict = position_law(lambda one: draft, p, "spec_cascade:0.9,redraw=target_in_set,recompute=true", monkeypatch)
     assert strict == pytest.approx([0.3 / 0.58, 0.28 / 0.58, 0, 0], abs=1e-6)

@@ -6,6 +6,7 @@ All draws and coins of one position are enumerated through ``core.decoding.verif
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -15,9 +16,9 @@ from torch import Tensor
 
 import core.decoding.verify
 from core.decoding.distortion import induced_law
-from core.decoding.position import position_of
+from core.decoding.siblings import position_of
 from core.decoding.verify import walk
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.grammar import parse_rule
 from core.records import ROOT, Verdict
 from core.rules.table import induced, token_rule
@@ -53,14 +54,7 @@ def emitted(drafts, rule: str, p: Tensor, monkeypatch: pytest.MonkeyPatch) -> li
 
 
 def drafted(tokens, drawing: Drawing, q: Tensor = Q) -> Draft:
-    size = len(tokens)
-    return Draft(
-        tuple(tokens),
-        (ROOT,) * size,
-        None if drawing == "deterministic" else (q,) * size,
-        (None,) * size,
-        drawing,
-    )
+    return Draft.siblings(tokens, q, drawing)
 
 
 def sampling(count: int, drawing: Drawing, q: Tensor = Q):
@@ -192,13 +186,13 @@ def test_two_levels_emit_the_law_of_each_position_one_after_the_other(rule, draw
     """A tree of best candidates, or a sampled chain of two, whose p and q differ after every node."""
     made = token_rule(parse_rule(rule))
     rows = {ROOT: P, 0: P.roll(1), 1: P.roll(2), 2: P.flip(0), 3: P, 4: P}
-    tree = Draft((1, 0, 2, 0, 3), (ROOT, ROOT, 0, 0, 1), score=(None,) * 5)
+    tree = Draft.chosen((1, 0, 2, 0, 3), (ROOT, ROOT, 0, 0, 1))
 
     def draft_of(one: Branching) -> Draft:
         if drawing == "deterministic":
             return tree
         qs = (Q, Q.roll(1))
-        return Draft(tuple(one.draw(q, 0.5) for q in qs), (ROOT, 0), qs, (None, None), "with_replacement")
+        return Draft.drawn([one.draw(q, 0.5) for q in qs], (ROOT, 0), qs)
 
     def run(one: Branching) -> tuple[Verdict, Draft]:
         monkeypatch.setattr(core.decoding.verify, "draw", one.draw)
@@ -238,14 +232,7 @@ def test_greedy_rules_with_a_law_of_their_own_take_its_argmax_of_the_untempered_
         best = int(made.law(p, q).argmax())
         greedy = torch.nn.functional.one_hot(p.argmax(), 4).float()
         candidate = torch.nn.functional.one_hot(q.argmax(), 4).float()
-        draft = Draft(
-            (int(q.argmax()),),
-            (ROOT,),
-            None if drawing == "deterministic" else (candidate,),
-            (None,),
-            drawing,
-            growth=(q,),
-        )
+        draft = replace(Draft.siblings([int(q.argmax())], candidate, drawing), growth=(q,))
         streams = scripted(coin=[0.999999], redraw=[0.5])
         verdict = walk(draft, lambda node, row=greedy: row, made, streams, lambda node, row=p: row)
         emitted_token = draft.tokens[0] if verdict.path else verdict.next_token

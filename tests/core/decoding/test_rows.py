@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,17 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.decoding.measurement import Measurement
-from core.decoding.position_table import choice_table, position_table
-from core.decoding.target_rows import Peaks, Rows, peaks
-from core.decoding.verify import walk, walk_choices
-from core.drafting.growers import Draft
+from core.decoding.distortion import Measurement
+from core.decoding.position_table import TOP_TOKENS, position_table
+from core.decoding.target_rows import Peaks, TargetRows, peaks
+from core.decoding.verify import walk, walk_certain
+from core.drafting.draft import Draft
 from core.errors import EngineFault
 from core.records import ROOT
 from core.rules.table import token_rule
 from core.rules.token_rule import LosslessRule
 from core.sampling.distributions import Distributions
-from core.sampling.probability import one_hot
+from core.sampling.probability import Certain, Law, one_hot
 from core.sampling.randomness import Streams
 from core.types import AllowedSet, Block, Lenience, Lossless, RuleSpec, Sampling
 
@@ -60,18 +61,18 @@ class Late:
         return torch.tensor([self.logits])
 
 
-def rows_of(logits: Tensor, deferred: Late | None = None) -> Rows:
+def rows_of(logits: Tensor, deferred: Late | None = None) -> TargetRows:
     """Of a greedy request that drafted one candidate, token 1."""
-    draft = Draft((1,), (ROOT,), score=(None,))
-    return Rows(draft, logits, peaks([logits])[0], distributions(temperature=0.0), [0], 7, deferred)
+    draft = Draft.chosen((1,), (ROOT,))
+    return TargetRows(draft, logits, peaks([logits])[0], distributions(temperature=0.0), [0], 7, deferred)
 
 
 def test_a_deferred_row_is_computed_when_a_walk_gets_there_and_once():
     rows = rows_of(torch.tensor([[0.0, 1.0]]), late := Late(4.0, 3.0))
-    assert rows.choice(ROOT) == 1
+    assert rows.law(ROOT) == Certain(1)
     assert late.computed == 0
-    assert rows.choice(0) == 0
-    assert rows.target(0).tolist() == [1.0, 0.0]
+    assert rows.law(0) == Certain(0)
+    assert rows.vector(0).tolist() == [1.0, 0.0]
     assert late.computed == 1
 
 
@@ -79,15 +80,15 @@ def test_a_deferred_row_is_computed_when_a_walk_gets_there_and_once():
 def test_a_deferred_row_that_is_broken_is_a_fault_too(value):
     rows = rows_of(torch.tensor([[0.0, 1.0]]), Late(value, 3.0))
     with pytest.raises(EngineFault, match="round 7: the target's logits after node 0 are NaN or infinite"):
-        rows.choice(0)
+        rows.law(0)
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_broken_row_is_a_fault_only_where_a_walk_reads_it(value):
     rows = rows_of(torch.tensor([[0.0, 1.0], [0.0, value]]))
-    assert rows.choice(ROOT) == 1
+    assert rows.law(ROOT) == Certain(1)
     with pytest.raises(EngineFault, match="round 7: the target's logits after node 0 are NaN or infinite"):
-        rows.choice(0)
+        rows.law(0)
 
 
 # -- what a position costs ------------------------------------------------------------------------------------------
@@ -106,8 +107,8 @@ class Unread(Sequence[int]):
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_without_penalties_a_position_does_not_look_at_what_came_before(temperature):
     logits = torch.tensor([[0.0, 1.0, 0.5]])
-    rows = Rows(Draft(), logits, peaks([logits])[0], distributions(temperature=temperature), Unread(), 0)
-    assert float(rows.target(ROOT).sum()) == pytest.approx(1.0)
+    rows = TargetRows(Draft(), logits, peaks([logits])[0], distributions(temperature=temperature), Unread(), 0)
+    assert float(rows.vector(ROOT).sum()) == pytest.approx(1.0)
     assert float(rows.untempered(ROOT).sum()) == pytest.approx(1.0)
 
 
@@ -138,13 +139,13 @@ def drafts(draw: Any, vocab: int) -> Draft:
     if draw(st.booleans()):
         tokens = draw(st.lists(st.integers(0, vocab - 1), max_size=4))
         q = tuple(one_hot(token, vocab) for token in tokens)
-        return Draft(tuple(tokens), tuple(range(-1, len(tokens) - 1)), q, (1.0,) * len(tokens), "with_replacement")
+        return Draft.drawn(tokens, range(-1, len(tokens) - 1), q, (1.0,) * len(tokens))
     pairs: list[tuple[int, int]] = []
     for _ in range(draw(st.integers(0, 7))):
         pair = (draw(st.integers(ROOT, len(pairs) - 1)), draw(st.integers(0, vocab - 1)))
         if pair not in pairs:
             pairs.append(pair)
-    return Draft(tuple(t for _, t in pairs), tuple(p for p, _ in pairs), score=(None,) * len(pairs))
+    return Draft.chosen(tuple(t for _, t in pairs), tuple(p for p, _ in pairs))
 
 
 @settings(deadline=None)
@@ -160,17 +161,17 @@ def test_a_walk_over_certain_tokens_is_the_walk_over_their_rows(data: Any, rule:
     assert isinstance(made, LosslessRule)
     asked: dict[str, list[int]] = {"short": [], "long": []}
 
-    def choice(node: int) -> int:
+    def law(node: int) -> Certain:
         asked["short"].append(node)
-        return choices[node]
+        return Certain(choices[node])
 
     def target(node: int) -> torch.Tensor:
         asked["long"].append(node)
         return one_hot(choices[node], vocab)
 
-    short = walk_choices(draft, choice, made, Streams.seeded(seed))
+    short = walk_certain(draft, law, made, Streams.seeded(seed))
     assert short == walk(draft, target, made, Streams.seeded(seed))
-    assert asked["short"] == asked["long"]
+    assert list(dict.fromkeys(asked["short"])) == list(dict.fromkeys(asked["long"]))
 
 
 @settings(deadline=None, max_examples=60)
@@ -185,13 +186,17 @@ def test_a_greedy_positions_table_is_the_table_of_its_rows(data: Any, vocab: int
     noise = torch.rand(2, vocab, generator=torch.Generator().manual_seed(1))
     measurement = Measurement(noise[0], noise[1], None) if measured else None
     for node in range(ROOT, len(draft.tokens)):
-        wanted = position_table(draft, node, one_hot(choice, vocab), measurement, str)
-        assert choice_table(draft, node, choice, vocab, measurement, str) == wanted
+        wanted = position_table(draft, node, Law(one_hot(choice, vocab)), measurement, str)
+        found = position_table(draft, node, Certain(choice), measurement, str)
+        assert sorted(found.top, key=lambda one: one.token) == sorted(wanted.top, key=lambda one: one.token)
+        assert replace(found, top=()) == replace(wanted, top=())
 
 
-def test_a_greedy_positions_table_holds_more_candidates_than_fit():
+def test_a_greedy_table_with_more_candidates_than_fit_keeps_the_targets_choice_and_counts_the_rest():
     tokens = tuple(range(100, 1300, 40))
-    draft = Draft(tokens, (ROOT,) * len(tokens), score=(None,) * len(tokens))
+    draft = Draft.chosen(tokens, (ROOT,) * len(tokens))
     for choice in (3, 100, 2000):
-        wanted = position_table(draft, ROOT, one_hot(choice, 3000), None, str)
-        assert choice_table(draft, ROOT, choice, 3000, None, str) == wanted
+        found = position_table(draft, ROOT, Certain(choice), None, str)
+        assert [one.token for one in found.top if one.p] == [choice]
+        assert len(found.top) == TOP_TOKENS
+        assert (found.p_rest, found.q_rest) == (0.0, len(tokens) - sum(one.q or 0.0 for one in found.top))

@@ -22,8 +22,8 @@ from core.cache.slots import SlotModel, SlotTarget
 from core.cache.target import Candidates
 from core.decoding.engine import generate
 from core.drafting.base import Want, grow_together
+from core.drafting.draft import Draft
 from core.drafting.early_exit import SplitTarget
-from core.drafting.growers import Draft
 from core.drafting.small_model import SmallModel
 from core.records import Round
 from core.sampling.distributions import Distributions
@@ -160,9 +160,9 @@ class HostChain(core.drafting.growers.ChainGrower):
         self.before.append(token)
 
     def finish(self) -> tuple[Draft, list[int]]:
-        growth = tuple(self.growth) if self.distributions.keeps_growth else None
-        tokens, q, score = tuple(self.tokens), tuple(self.q), tuple(self.score)
-        return Draft(tokens, tuple(self.parents), q, score, "with_replacement", None, growth), list(range(len(tokens)))
+        growth = self.growth if self.distributions.keeps_growth else None
+        draft = Draft.drawn(self.tokens, self.parents, self.q, self.score, growth=growth)
+        return draft, list(range(len(self.tokens)))
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=list(SAMPLINGS))
@@ -194,7 +194,7 @@ def test_chains_grow_and_are_scored_on_a_device_that_holds_no_values(cut, sampli
     stream = Streams.seeded(0).draft
     wants = [Want(slot, prompt, ChainShape(gamma=3), 9, distributions, stream) for slot, prompt in prompts.items()]
     drafts = drafter.propose(wants)
-    assert [draft.q[2].device.type for draft in drafts if draft.q] == ["meta", "meta"]
+    assert [draft.proposal(2, 16, target.device).device.type for draft in drafts] == ["meta", "meta"]
     batch = [Candidates(slot, prompts[slot][-1], draft.tokens, draft.parents) for slot, draft in enumerate(drafts)]
     assert [one.rows.shape for one in target.score(batch)] == [(4, 16), (4, 16)]
 

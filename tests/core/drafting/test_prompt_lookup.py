@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 from core.decoding.engine import generate
 from core.drafting.base import Want
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.drafting.ngrams import NgramIndex
 from core.drafting.prompt_lookup import PromptLookup, trie
 from core.grammar import parse_shape
 from core.records import ROOT, Round
 from core.sampling.distributions import Distributions
+from core.sampling.probability import Certain
 from core.types import ChainShape, PromptLookupDrafter, Request, Sampling, Stops, TreeShape
 from tests.helpers.fakes import LETTERS, fake_pair, scripted
 
@@ -94,7 +95,7 @@ def test_ngrams_longer_than_the_maximum_are_not_looked_for():
 def test_candidates_are_deterministic_without_a_score_of_their_own():
     draft = look_up("abcdeabc")
     assert draft.drawing == "deterministic"
-    assert draft.q is None
+    assert draft.q == tuple(Certain(token) for token in draft.tokens)
     assert draft.score == (None,) * 4
 
 
@@ -120,7 +121,7 @@ def test_a_tree_of_one_beam_is_the_chain():
 
 
 def test_a_trie_has_no_node_twice_and_parents_first():
-    assert trie([(1, 2, 3), (1, 2), (1, 4)], 9) == Draft((1, 2, 4, 3), (ROOT, 0, 0, 1), score=(None,) * 4)
+    assert trie([(1, 2, 3), (1, 2), (1, 4)], 9) == Draft.chosen((1, 2, 4, 3), (ROOT, 0, 0, 1))
     assert trie([], 9) == Draft()
 
 

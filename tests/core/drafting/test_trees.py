@@ -13,10 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from core.drafting.growers import BeamGrower, ChainGrower, Draft, Grower, grower, logits_fault, scratch_rows
+from core.drafting.draft import Draft
+from core.drafting.growers import BeamGrower, ChainGrower, Grower, grower, scratch_rows
+from core.faults import logits_fault
 from core.records import ROOT
 from core.sampling.distributions import Distributions
 from core.sampling.prefix import Prefix
+from core.sampling.probability import Certain, Law
 from core.types import ChainShape, NoShape, Sampling, ShapeSpec, TreeShape
 from tests.helpers.fakes import hashed, scripted
 
@@ -133,7 +136,7 @@ def test_what_is_kept_is_a_tree_of_distinct_candidates_with_parents_first(shape,
     assert len(set(paths(draft))) == len(draft.tokens) <= shape.nodes - 1
     assert all(draft.depth(node) <= shape.steps for node in range(len(draft.tokens)))
     assert draft.drawing == "deterministic"
-    assert draft.q is None
+    assert draft.q == tuple(Certain(token) for token in draft.tokens)
 
 
 @given(st.integers(1, 6), st.integers(0, 10_000))
@@ -221,8 +224,7 @@ def test_a_chain_draws_each_candidate_from_q_given_all_before_it():
     assert draft.tokens == (1, 2, 1)
     assert draft.parents == (ROOT, 0, 1)
     assert draft.drawing == "with_replacement"
-    assert draft.q is not None
-    assert [q.tolist() for q in draft.q] == [table[()], table[(1,)], table[(1, 2)]]
+    assert [q.vector(3, CPU).tolist() for q in draft.q] == [table[()], table[(1,)], table[(1, 2)]]
     assert draft.score == (0.3, 0.8, 1.0)
 
 
@@ -239,8 +241,7 @@ def test_the_q_of_a_candidate_is_the_very_tensor_that_it_was_drawn_from():
     one = ChainGrower(1, distributions, [7], scripted(draft=[0.9]).draft)  # type: ignore[arg-type]
     one.grow([torch.zeros(2)])
     draft, _ = one.finish()
-    assert draft.q is not None
-    assert draft.q[0] is q
+    assert draft.q == (Law(q),)
     assert draft.proposal(0, 2, CPU) is q
 
 
@@ -282,7 +283,7 @@ def test_broken_draft_logits_end_the_draft_with_a_sentence_naming_the_node(bad):
     draft, created = one.finish()
     sentence = "the draft's logits after node 0 are NaN or infinite: try float32, or other weights"
     assert draft.fault == sentence
-    assert (draft.tokens, draft.score, len(draft.q or ()), created) == ((0,), (1.0,), 1, [0])
+    assert (draft.tokens, draft.score, len(draft.q), created) == ((0,), (1.0,), 1, [0])
     tree = BeamGrower(TreeShape(steps=2, topk=1, nodes=3), 9, Untouched(), [7])  # type: ignore[arg-type]
     tree.grow([torch.tensor([bad, 0.0])])
     assert tree.frontier() == []
@@ -294,7 +295,7 @@ def test_an_id_that_cannot_be_emitted_is_no_fault():
 
 
 def test_a_draft_tells_children_paths_and_depths():
-    draft = Draft(tokens=(4, 5, 6, 7), parents=(ROOT, ROOT, 1, 2), score=(None,) * 4)
+    draft = Draft.chosen(tokens=(4, 5, 6, 7), parents=(ROOT, ROOT, 1, 2))
     assert [draft.children(node) for node in (ROOT, 0, 1, 2, 3)] == [[0, 1], [], [2], [3], []]
     assert draft.path(3) == [1, 2, 3]
     assert draft.path(ROOT) == []

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from core.drafting.growers import Drawing
+from core.drafting.draft import Drawing
 from core.errors import BadInput
 from core.grammar import parse_rule
 from core.lab.article import replay

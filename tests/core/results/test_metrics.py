@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.decoding.verify import walk
-from core.drafting.growers import Draft
+from core.drafting.draft import Draft
 from core.records import ROOT, Ended, Fate, Node, Round, Source, Started, Summary
 from core.results.glossary import GLOSSARY
 from core.results.metrics import (
@@ -83,7 +83,7 @@ def of(rounds: Sequence[Round]) -> Summary:
 def test_flags_raised_after_the_first_rejection_do_not_count():
     """Accept flags [[1,0,1],[1,1,1]] → accepted 1 and 3, committed 2 and 4, draft acceptance 4/6."""
     p, q = torch.tensor([0.5, 0.5]), torch.tensor([0.0, 1.0])
-    draft = Draft((1, 1, 1), (ROOT, 0, 1), (q, q, q), (1.0, 1.0, 1.0), "with_replacement")
+    draft = Draft.drawn((1, 1, 1), (ROOT, 0, 1), (q, q, q), (1.0, 1.0, 1.0))
     rounds = []
     for flags in ([1, 0, 1], [1, 1, 1]):
         coins = [0.4 if flag else 0.6 for flag in flags]
