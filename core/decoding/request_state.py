@@ -16,7 +16,7 @@ from core.decoding.stops import StopWatch
 from core.decoding.target_rows import Peaks, Rows
 from core.decoding.timing import Laps
 from core.decoding.verify import TargetRow, walk, walk_choices
-from core.drafting.base import Want
+from core.drafting.base import DraftRequest
 from core.drafting.draft import Draft
 from core.records import ROOT, Fate, Node, Position, Round, Trial, Verdict
 from core.rules.table import token_rule
@@ -87,14 +87,14 @@ class Lane:
             sequence=list(prompt),
         )
 
-    def want(self) -> Want:
+    def want(self) -> DraftRequest:
         """What this lane asks of the drafter: the draft shrinks towards a limit, so that none of it is wasted."""
         depth = min(
             self.watch.room - len(self.watch.tokens) - 1,
             self.draft_context - len(self.sequence),
         )
         shape = self.request.shape
-        return Want(
+        return DraftRequest(
             self.slot,
             self.sequence,
             shape,
