@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from core.cache.rows import ScratchRows
 from core.device import longs, sent
 from core.records import ROOT
 
@@ -33,20 +34,12 @@ class Slot:
     ancestry: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.bool))
     """[n, n]: which scratch rows each scratch row sees, itself included."""
     dirty: int = 0
-    """Rows at or above the end may hold leftovers below this row."""
+    """Rows from the end up to this one may hold leftovers."""
 
     @property
     def end(self) -> int:
         """First row after the scratch region."""
         return self.committed + len(self.depths)
-
-
-@dataclass(frozen=True, slots=True)
-class ScratchRows:
-    """Scratch ``rows`` of one ``slot``, numbered from its committed region's end: what a pass computes there."""
-
-    slot: int
-    rows: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +164,7 @@ class LayerRows:
             self.values[slot, :, start:stop] = self.values[slot].index_select(1, source)
 
     def zero(self, slot: int, start: int, stop: int) -> None:
-        """Overwrite dead rows."""
+        """Overwrite dead rows with zeros."""
         if self.keys is not None and self.values is not None:
             self.keys[slot, :, start:stop] = 0.0
             self.values[slot, :, start:stop] = 0.0
@@ -287,7 +280,7 @@ class SlotCache:
             key_positions=torch.arange(length).expand(batch, length).clone(),
             visible=torch.zeros(batch, nodes, length, dtype=torch.bool),
         )
-        sight.visible[:, :, 0] = True  # padded queries must see something finite; what they compute is never read
+        sight.visible[:, :, 0] = True  # padded queries must see something finite; their results are never read
         for b, one in enumerate(wanted):
             state, rows = self.slots[one.slot], list(one.rows)
             start, end = state.committed, state.end

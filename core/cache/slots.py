@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,23 +11,14 @@ from torch.nn import functional
 
 from core.cache import forwards
 from core.cache.graphs import graphs_on
-from core.cache.kv import Pass, ScratchRows, SlotCache
+from core.cache.kv import Pass, SlotCache
+from core.cache.rows import Extension, ScratchRows
 from core.cache.target import Candidates, Scores
 from core.device import longs, sent
 from core.records import ROOT
 
 PREFILL_CHUNK = 512
 """Prompt tokens per prefill pass: bounds the [chunk, context] mask and the activations."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extension:
-    """New scratch rows of one slot: n token ids, on the host or on the device (int64 [n]), and the scratch row before
-    each (ROOT: the committed region's end)."""
-
-    slot: int
-    tokens: Sequence[int] | Tensor
-    parents: Sequence[int]
 
 
 class SlotModel:

@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor, nn
 
-from core.cache.kv import ScratchRows
-from core.cache.slots import Extension, SlotModel
+from core.cache.rows import Extension, ScratchRows
+from core.cache.slots import SlotModel
 from core.cache.target import Candidates, Scores
 from core.drafting.base import DraftRequest, NoDraft
 from core.drafting.draft import Draft

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from core.cache.slots import Extension
+from core.cache.rows import Extension
 from core.drafting.base import DraftRequest
 from core.drafting.draft import Draft
 from core.drafting.growers import Grower

@@ -13,7 +13,8 @@ from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
 
 import core.cache.slots
 from core.cache.graphs import Graphs, Recording, graphs_on
-from core.cache.slots import Extension, SlotModel
+from core.cache.rows import Extension
+from core.cache.slots import SlotModel
 from core.records import ROOT
 from tests.helpers.checked import assert_row, path_tokens, poison, watched
 from tests.helpers.decoding import ask, decode_all
@@ -134,7 +135,7 @@ def doubled(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return (inputs[0] * 2,)
 
 
-def test_recordings_are_kept_by_name_and_shape_and_the_longest_unused_is_forgotten():
+def test_recordings_are_kept_by_name_and_shape_and_the_least_recently_used_is_dropped():
     recorder = TapeRecorder()
     graphs = Graphs(recorder, most=2)
     for name, width, recorded in [("a", 1, 1), ("a", 1, 1), ("a", 2, 2), ("a", 1, 2), ("b", 1, 3), ("a", 2, 4)]:

@@ -7,7 +7,8 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from core.cache.kv import SlotCache
-from core.cache.slots import Extension, SlotModel
+from core.cache.rows import Extension
+from core.cache.slots import SlotModel
 from core.records import ROOT
 from tests.helpers.checked import assert_row, path_tokens, poison
 from tests.helpers.networks import CONFIGS

@@ -9,7 +9,8 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Gemma2Config
 
-from core.cache.slots import Extension, SlotModel
+from core.cache.rows import Extension
+from core.cache.slots import SlotModel
 from core.models.attention import FUSED, GROUPED, library_attention
 from core.models.compatibility import attention
 from core.models.load import load_pair
