@@ -31,6 +31,7 @@ from core.cache.target import Candidates
 from core.decoding.engine import cycles
 from core.drafting.draft import Draft
 from core.grammar import parse_drafter, parse_shape
+from core.models.attention import GROUPED
 from core.records import ROOT, Round
 from core.types import Request, Sampling, Stops
 
@@ -119,7 +120,7 @@ def small_network() -> Any:
         initializer_range=0.2,
         tie_word_embeddings=True,
     )
-    config._attn_implementation = "sdpa"
+    config._attn_implementation = GROUPED
     return LlamaForCausalLM(config).eval().requires_grad_(False)
 
 

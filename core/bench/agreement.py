@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from core.errors import EngineFault
+from core.models.attention import library_attention
 from core.models.packing import original_linears
 
 if TYPE_CHECKING:
@@ -69,6 +70,6 @@ class Agreement:
 
     def _logits(self, ids: Sequence[int]) -> torch.Tensor:
         network: Any = self._pair.target.network
-        with original_linears(network), torch.no_grad():
+        with original_linears(network), library_attention(network), torch.no_grad():
             whole = network(torch.tensor([list(ids)], device=self._pair.device), use_cache=False, logits_to_keep=1)
         return whole.logits[0, -1].double()

@@ -16,6 +16,7 @@ from core.bench.contender import Answer, Job
 from core.bench.settings import Setting
 from core.bench.transformers_peer import quiet_library, until_end
 from core.errors import PeerUnavailable
+from core.models.attention import library_attention
 from core.models.packing import original_linears
 from core.types import PromptLookupDrafter
 
@@ -48,7 +49,14 @@ class FlashspecPeer:
     @contextmanager
     def ready(self, job: Job, watched: bool) -> Iterator[Callable[[], Answer]]:
         """An engine with one arm: this γ."""
-        with original_linears(self._pair.target.network), quiet_library(), _quiet_log(), warnings.catch_warnings():
+        network = self._pair.target.network
+        with (
+            original_linears(network),
+            library_attention(network),
+            quiet_library(),
+            _quiet_log(),
+            warnings.catch_warnings(),
+        ):
             # it still passes the cache under the name that transformers is about to drop
             warnings.filterwarnings("ignore", message="`past_key_values` is deprecated", category=FutureWarning)
             engine = self._engine(job)

@@ -14,6 +14,7 @@ from core.bench.contender import Answer, Job
 from core.bench.passes import Pass, passes
 from core.bench.settings import Setting
 from core.errors import EngineFault
+from core.models.attention import library_attention
 from core.models.packing import original_linears
 from core.types import EarlyExitDrafter, PromptLookupDrafter
 
@@ -48,6 +49,7 @@ class TransformersPeer:
         with ExitStack() as stack:
             if not self._same_linears:
                 stack.enter_context(original_linears(self._network))
+            stack.enter_context(library_attention(self._network))
             stack.enter_context(quiet_library())
             stack.enter_context(_all_layers(self._network))
             stack.enter_context(self._settings(job))

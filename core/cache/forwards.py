@@ -1,7 +1,7 @@
-"""Seconds spent inside networks' forwards, collected only while somebody asks.
+"""Seconds spent inside networks' forwards, counted only inside :func:`collected`.
 
-The border lies around a pass in ``slots.py``, its attention mask included. While nobody collects it reads no clock
-and makes no device wait.
+``slots.py`` marks each pass, its attention mask included. Outside :func:`collected` the marks read no clock and never
+wait for the device.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from core.device import device_clock
 
 @dataclass(slots=True)
 class Forwards:
-    """What was collected since the beginning or the last :meth:`forget`: seconds in forwards, and how many."""
+    """Seconds in forwards and their number, since the beginning or the last :meth:`forget`."""
 
     seconds: float = 0.0
     passes: int = 0
 
     def forget(self) -> None:
-        """Begin again at nothing."""
+        """Start again from zero."""
         self.seconds, self.passes = 0.0, 0
 
 
@@ -33,7 +33,7 @@ _COLLECTING: ContextVar[Forwards | None] = ContextVar("forwards", default=None)
 
 @contextmanager
 def collected() -> Iterator[Forwards]:
-    """Collects the forwards of this thread for the body; on CUDA each then waits for the device on both sides."""
+    """Count this thread's forwards in the body; on CUDA each of them then waits for the device before and after."""
     forwards = Forwards()
     token = _COLLECTING.set(forwards)
     try:
@@ -43,7 +43,7 @@ def collected() -> Iterator[Forwards]:
 
 
 def forward(device: torch.device) -> AbstractContextManager[None]:
-    """The border around one call of a network on ``device``."""
+    """The mark around one call of a network on ``device``."""
     forwards = _COLLECTING.get()
     return nullcontext() if forwards is None else _timed(forwards, device)
 

@@ -1,8 +1,8 @@
-"""CUDA graphs of decoding passes: launched as one piece of work instead of one kernel at a time.
+"""CUDA graphs of decoding passes: one launch instead of one for every kernel.
 
 A graph replays the same kernels on the same addresses. So a pass is padded to a bucket of N nodes and T cache rows, its
-tensors are copied into static ones, and the work recorded over these is replayed. Buckets, buffers and bookkeeping know
-no device; :class:`CudaRecorder` is all that does. On the CPU no pass is recorded.
+tensors are copied into static ones, and the recording over these is replayed. Only :class:`CudaRecorder` depends on the
+device. On the CPU no pass is recorded.
 
 A recording belongs to one cache, whose rows it writes: it lives as long as the batch that decodes. Recording waits for
 the device once per bucket. An architecture whose forward reads numbers back (rotary embeddings that adapt to the
@@ -27,9 +27,9 @@ LOG = logging.getLogger("speclens.engine")
 LENGTHS = 128
 """Cache rows in view come in multiples of this."""
 ROWS = 256
-"""Most rows B·N of a recorded pass: larger ones (prompts) keep the device busy without it."""
+"""Most rows B·N of a recorded pass: larger ones (prompts) keep the device busy anyway."""
 GRAPHS = 16
-"""Recordings kept, the last used: a draft step's, the first step's and verification's for some lengths in view."""
+"""Recordings kept: enough for the first draft step, later steps and verification at a few lengths in view."""
 
 Tensors = tuple[Tensor, ...]
 
@@ -84,7 +84,7 @@ class _Kept:
 
 
 class Graphs:
-    """The recordings of one cache's passes, ``most`` of them, the longest unused forgotten first."""
+    """The recordings of one cache's passes, at most ``most``: the least recently used is dropped."""
 
     def __init__(self, recorder: Recorder, most: int = GRAPHS) -> None:
         self.recorder = recorder
@@ -101,9 +101,9 @@ class Graphs:
         return wide, min(-(-length // LENGTHS) * LENGTHS, capacity)
 
     def run(self, name: Hashable, inputs: Tensors, work: Callable[[Tensors], Tensors]) -> Tensors:
-        """``work(inputs)`` by replaying what was recorded under this name for inputs of these shapes.
+        """The outputs of ``work(inputs)``, from the recording under this name for inputs of these shapes.
 
-        What ``work`` knows besides its inputs must follow from ``name``. The outputs are the caller's own copies.
+        Whatever ``work`` uses besides its inputs must follow from ``name``. The outputs are the caller's own copies.
         """
         key = (name, *((tuple(one.shape), one.dtype) for one in inputs))
         kept = self._kept.get(key) or self._recorded(inputs, work)

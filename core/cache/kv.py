@@ -5,7 +5,7 @@ sibling; its position is committed length + depth. ``keep`` copies an accepted p
 rollback costs nothing and does not depend on the context. Rows outside the two regions are dead: whatever they hold
 changes nothing.
 
-Works through the library's public cache and mask interfaces: layers of our own in a ``Cache``, a 4-D boolean mask and
+Works through the library's public cache and mask interfaces: a ``Cache`` of our own for each pass, a 4-D mask and
 explicit position ids. Shapes: S slots, B slots in a pass, N nodes per slot (padded), T cache rows, H heads, D head
 width.
 """
@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from core.cache.rows import ScratchRows
 from core.device import longs, sent
 from core.records import ROOT
 
@@ -33,12 +34,21 @@ class Slot:
     ancestry: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.bool))
     """[n, n]: which scratch rows each scratch row sees, itself included."""
     dirty: int = 0
-    """Rows at or above the end may hold leftovers below this row."""
+    """Rows from the end up to this one may hold leftovers."""
 
     @property
     def end(self) -> int:
         """First row after the scratch region."""
         return self.committed + len(self.depths)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Cache rows ``start`` … ``stop`` − 1 of one slot."""
+
+    slot: int
+    start: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +62,8 @@ class Pass:
     slots: Tensor
     adjoining: slice | None
     """The same slots as a slice when they follow one another: their rows are then seen without a copy."""
-    block: tuple[int, int, int] | None
-    """(slot, first row, row after the last) of a pass over one slot; none in a recorded one, whose rows change."""
+    block: Block | None
+    """What a pass over one slot writes; none in a recorded one, whose rows change."""
     batch_index: Tensor
     query_index: Tensor
     row_index: Tensor
@@ -101,39 +111,50 @@ class Pass:
         return (self.visible & near)[:, None]
 
 
-class SlotLayer(CacheLayerMixin):
+@dataclass(frozen=True, slots=True)
+class _Sight:
+    """What the nodes of a pass see, on the host; shapes as in :class:`Pass`."""
+
+    positions: Tensor
+    key_positions: Tensor
+    visible: Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Place in the batch, place among the slot's nodes, and cache row of each node that a pass writes."""
+
+    batch: list[int]
+    query: list[int]
+    row: list[int]
+
+
+@dataclass(slots=True)
+class LayerRows:
     """One layer's rows, ``keys`` and ``values`` [S, H, T, D], allocated at the first write."""
 
-    def __init__(self, cache: SlotCache) -> None:
-        super().__init__()
-        self._cache = cache
+    slots: int
+    capacity: int
+    """Rows of a slot, the spare one included."""
+    keys: Tensor | None = None
+    values: Tensor | None = None
 
-    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate zeros of the width that the first states have."""
-        rows = (len(self._cache.slots), key_states.shape[1], self._cache.capacity + self._cache.spare)
-        self.keys = key_states.new_zeros(*rows, key_states.shape[3])
-        self.values = value_states.new_zeros(*rows, value_states.shape[3])
-        self.is_initialized = True
-
-    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
-        """Write the pass's rows [B, H, N, D]; return the rows in view [B, H, T, D]."""
-        if not self.is_initialized:
-            self.lazy_initialization(key_states, value_states)
-        assert self.keys is not None and self.values is not None
-        now = self._cache.current
+    def write(self, now: Pass, key_states: Tensor, value_states: Tensor) -> tuple[Tensor, Tensor]:
+        """Write the rows [B, H, N, D] of a pass; return its rows in view [B, H, T, D]."""
+        if self.keys is None or self.values is None:
+            self.keys, self.values = self._zeros(key_states), self._zeros(value_states)
         if now.block is not None:  # one slot: its rows lie side by side, and copying them costs a tenth of an index
-            slot, start, stop = now.block
-            self.keys[slot, :, start:stop] = key_states[0]
-            self.values[slot, :, start:stop] = value_states[0]
+            self.keys[now.block.slot, :, now.block.start : now.block.stop] = key_states[0]
+            self.values[now.block.slot, :, now.block.start : now.block.stop] = value_states[0]
         else:
             to = (now.slots[now.batch_index], slice(None), now.row_index)
             self.keys[to] = key_states[now.batch_index, :, now.query_index]
             self.values[to] = value_states[now.batch_index, :, now.query_index]
-        return self._view(self.keys), self._view(self.values)
+        view = now.slots if now.adjoining is None else now.adjoining
+        return self.keys[view, :, : now.length], self.values[view, :, : now.length]
 
-    def _view(self, rows: Tensor) -> Tensor:
-        now = self._cache.current
-        return rows[now.adjoining, :, : now.length] if now.adjoining else rows[now.slots, :, : now.length]
+    def _zeros(self, states: Tensor) -> Tensor:
+        return states.new_zeros(self.slots, states.shape[1], self.capacity, states.shape[3])
 
     def move(self, slot: int, source: Tensor, start: int) -> None:
         """Copy the rows ``source`` [n] of a slot to ``start`` … ``start`` + n − 1."""
@@ -143,40 +164,56 @@ class SlotLayer(CacheLayerMixin):
             self.values[slot, :, start:stop] = self.values[slot].index_select(1, source)
 
     def zero(self, slot: int, start: int, stop: int) -> None:
-        """Overwrite dead rows."""
+        """Overwrite dead rows with zeros."""
         if self.keys is not None and self.values is not None:
             self.keys[slot, :, start:stop] = 0.0
             self.values[slot, :, start:stop] = 0.0
 
+
+class PassLayer(CacheLayerMixin):
+    """One layer's rows as the library's attention meets them during one pass."""
+
+    def __init__(self, rows: LayerRows, now: Pass) -> None:
+        super().__init__()
+        self._rows = rows
+        self._now = now
+
+    def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
+        """Nothing: the rows are allocated by what they hold."""
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        """Write the pass's rows [B, H, N, D]; return the rows in view [B, H, T, D]."""
+        return self._rows.write(self._now, key_states, value_states)
+
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
         """(rows in view, offset); the mask itself is given, so nothing is derived from this."""
-        return self._cache.current.length, 0
+        return self._now.length, 0
 
     def get_seq_length(self) -> int:
         """Rows in view."""
-        return self._cache.current.length
+        return self._now.length
 
     def get_max_length(self) -> int:
         """Rows a slot can hold."""
-        return self._cache.capacity
+        return self._rows.capacity
 
 
-class SlotCache(Cache):
+class SlotCache:
     """Rows of all layers for S slots of ``capacity`` rows each.
 
-    A slot's committed rows are 0 … committed−1, its scratch rows follow. ``current`` is the pass being written.
-    ``spare`` = 1 adds a row that is never in view, where the padding of a pass is written.
+    A slot's committed rows are 0 … committed−1, its scratch rows follow. ``spare`` = 1 adds a row that is never in
+    view, where the padding of a pass is written.
     """
-
-    current: Pass
 
     def __init__(self, layers: int, slots: int, capacity: int, device: torch.device, spare: int = 0) -> None:
         self.capacity = capacity
-        self.spare = spare
         self.slots = [Slot() for _ in range(slots)]
         self.device = device
-        self.rows = [SlotLayer(self) for _ in range(layers)]
-        super().__init__(layers=[*self.rows])
+        self.rows = [LayerRows(slots, capacity + spare) for _ in range(layers)]
+
+    def during(self, now: Pass) -> Cache:
+        """The library's cache for one forward: it writes and shows the rows of this pass."""
+        return Cache(layers=[PassLayer(rows, now) for rows in self.rows])
 
     def open(self, slot: int) -> None:
         """Start a new sequence in ``slot``; its old rows are dead."""
@@ -208,52 +245,63 @@ class SlotCache(Cache):
         state.ancestry = ancestry
         return list(range(first, first + added))
 
-    def extent(self, wanted: Sequence[tuple[int, Sequence[int]]]) -> tuple[int, int]:
+    def extent(self, wanted: Sequence[ScratchRows]) -> tuple[int, int]:
         """(N, T): what a pass over these scratch rows computes per slot, and has in view."""
-        return max(len(rows) for _, rows in wanted), max(self.slots[slot].end for slot, _ in wanted)
+        return max(len(one.rows) for one in wanted), max(self.slots[one.slot].end for one in wanted)
 
-    def plan(self, wanted: Sequence[tuple[int, Sequence[int]]], padded: tuple[int, int] | None = None) -> Pass:
-        """The pass that computes the given contiguous scratch rows of each slot; it becomes ``current``.
+    def plan(self, wanted: Sequence[ScratchRows], padded: tuple[int, int] | None = None) -> Pass:
+        """The pass that computes the given contiguous scratch rows of each slot.
 
         ``padded`` to (N, T), it has one shape whatever it computes: nodes that don't exist see row 0 and are written to
         the spare row.
         """
-        batch = len(wanted)
         nodes, length = padded or self.extent(wanted)
         self._clean(wanted, length)
-        positions = torch.zeros(batch, nodes, dtype=torch.long)
-        key_positions = torch.arange(length).expand(batch, length).clone()
-        visible = torch.zeros(batch, nodes, length, dtype=torch.bool)
-        visible[:, :, 0] = True  # padded queries must see something finite; what they compute is never read
-        batch_index, query_index, row_index = [], [], []
-        for b, (slot, rows) in enumerate(wanted):
-            state, count = self.slots[slot], len(rows)
-            depths = torch.tensor(state.depths, dtype=torch.long) + state.committed
-            key_positions[b, state.committed : state.end] = depths
-            positions[b, :count] = depths[list(rows)]
-            visible[b, :count, 0] = state.committed > 0
-            visible[b, :count, : state.committed] = True
-            visible[b, :count, state.committed : state.end] = state.ancestry[list(rows)]
-            batch_index += [b] * count
-            query_index += range(count)
-            row_index += [state.committed + row for row in rows]
-            if padded:
-                batch_index += [b] * (nodes - count)
-                query_index += range(count, nodes)
-                row_index += [self.capacity] * (nodes - count)
-        slots = [slot for slot, _ in wanted]
-        self.current = Pass(
+        sight = self._sight(wanted, nodes, length)
+        places = self._places(wanted, nodes if padded else 0)
+        slots = [one.slot for one in wanted]
+        alone = len(slots) == 1 and not padded
+        return Pass(
             slots=self._long(slots),
             adjoining=slice(slots[0], slots[-1] + 1) if slots == list(range(slots[0], slots[-1] + 1)) else None,
-            block=(slots[0], row_index[0], row_index[-1] + 1) if batch == 1 and not padded else None,
-            batch_index=self._long(batch_index),
-            query_index=self._long(query_index),
-            row_index=self._long(row_index),
-            positions=sent(positions, self.device),
-            visible=sent(visible, self.device),
-            key_positions=sent(key_positions, self.device),
+            block=Block(slots[0], places.row[0], places.row[-1] + 1) if alone else None,
+            batch_index=self._long(places.batch),
+            query_index=self._long(places.query),
+            row_index=self._long(places.row),
+            positions=sent(sight.positions, self.device),
+            visible=sent(sight.visible, self.device),
+            key_positions=sent(sight.key_positions, self.device),
         )
-        return self.current
+
+    def _sight(self, wanted: Sequence[ScratchRows], nodes: int, length: int) -> _Sight:
+        batch = len(wanted)
+        sight = _Sight(
+            positions=torch.zeros(batch, nodes, dtype=torch.long),
+            key_positions=torch.arange(length).expand(batch, length).clone(),
+            visible=torch.zeros(batch, nodes, length, dtype=torch.bool),
+        )
+        sight.visible[:, :, 0] = True  # padded queries must see something finite; their results are never read
+        for b, one in enumerate(wanted):
+            state, rows = self.slots[one.slot], list(one.rows)
+            start, end = state.committed, state.end
+            depths = torch.tensor(state.depths, dtype=torch.long) + start
+            sight.key_positions[b, start:end] = depths
+            sight.positions[b, : len(rows)] = depths[rows]
+            sight.visible[b, : len(rows), 0] = start > 0
+            sight.visible[b, : len(rows), :start] = True
+            sight.visible[b, : len(rows), start:end] = state.ancestry[rows]
+        return sight
+
+    def _places(self, wanted: Sequence[ScratchRows], padded: int) -> _Places:
+        """Where each node is written; the padding up to ``padded`` nodes per slot goes to the spare row."""
+        places = _Places([], [], [])
+        for b, one in enumerate(wanted):
+            rows = [self.slots[one.slot].committed + row for row in one.rows]
+            rows += [self.capacity] * (padded - len(rows))
+            places.batch.extend([b] * len(rows))
+            places.query.extend(range(len(rows)))
+            places.row.extend(rows)
+        return places
 
     def arrange(self, slot: int, rows: Sequence[int]) -> None:
         """Make scratch consist of ``rows`` in this order (parents before children); the others become dead."""
@@ -281,14 +329,14 @@ class SlotCache(Cache):
         for layer in self.rows:
             layer.move(slot, source, start)
 
-    def _clean(self, wanted: Sequence[tuple[int, Sequence[int]]], length: int) -> None:
+    def _clean(self, wanted: Sequence[ScratchRows], length: int) -> None:
         """Zero dead rows that fall into view: a masked row has weight 0, but 0 × NaN would still be NaN."""
-        for slot, _ in wanted:
-            state = self.slots[slot]
+        for one in wanted:
+            state = self.slots[one.slot]
             start, stop = state.end, min(state.dirty, length)
             if start < stop:
                 for layer in self.rows:
-                    layer.zero(slot, start, stop)
+                    layer.zero(one.slot, start, stop)
                 state.dirty = start if state.dirty <= length else state.dirty
 
     def _long(self, values: Sequence[int]) -> Tensor:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -14,15 +12,13 @@ from torch.nn import functional
 from core.cache import forwards
 from core.cache.graphs import graphs_on
 from core.cache.kv import Pass, SlotCache
+from core.cache.rows import Extension, ScratchRows
 from core.cache.target import Candidates, Scores
 from core.device import longs, sent
 from core.records import ROOT
 
 PREFILL_CHUNK = 512
 """Prompt tokens per prefill pass: bounds the [chunk, context] mask and the activations."""
-
-GROUPED = "TRANSFORMERS_SDPA_FORCE_GQA"
-"""The library's switch for :func:`grouped_attention`."""
 
 
 class SlotModel:
@@ -43,16 +39,16 @@ class SlotModel:
         for start in range(0, len(tokens), PREFILL_CHUNK):
             chunk = tokens[start : start + PREFILL_CHUNK]
             rows = self.cache.append(slot, range(-1, len(chunk) - 1))
-            self._prefill([(slot, rows)], [list(chunk)])
+            self.run(self.network, [ScratchRows(slot, rows)], [list(chunk)], logits_to_keep=1)
             self.cache.keep(slot, rows)
 
-    def _prefill(self, wanted: Sequence[tuple[int, list[int]]], tokens: Sequence[Sequence[int]]) -> None:
-        self.run(self.network, wanted, tokens, logits_to_keep=1)
+    def extend(self, batch: Sequence[Extension]) -> list[Tensor]:
+        """Append rows and compute them: logits [n, V] per slot."""
+        return self.run(self.network, self.append(batch), [one.tokens for one in batch])
 
-    def extend(self, batch: Sequence[tuple[int, Sequence[int] | Tensor, Sequence[int]]]) -> list[Tensor]:
-        """Append (slot, tokens, parent scratch rows) and compute them: logits [n, V] per slot."""
-        wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
-        return self.run(self.network, wanted, [tokens for _, tokens, _ in batch])
+    def append(self, batch: Sequence[Extension]) -> list[ScratchRows]:
+        """Give new nodes their scratch rows."""
+        return [ScratchRows(one.slot, self.cache.append(one.slot, one.parents)) for one in batch]
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit these scratch rows."""
@@ -65,30 +61,31 @@ class SlotModel:
     def run(
         self,
         network: Any,
-        wanted: Sequence[tuple[int, list[int]]],
+        wanted: Sequence[ScratchRows],
         tokens: Sequence[Sequence[int] | Tensor] | None,
         embeddings: Tensor | None = None,
         logits_to_keep: int = 0,
     ) -> list[Tensor]:
         """Forward ``wanted`` scratch rows through ``network`` (this model, or some of its layers on the same cache)
         from token ids or from ``embeddings`` [B, N, hidden]; logits [n, V] per slot."""
-        return self.rows(self.passed(network, wanted, tokens, embeddings, logits_to_keep)[0], wanted)
+        return self.logits(self.outputs(network, wanted, tokens, embeddings, logits_to_keep)[0], wanted)
 
-    def rows(self, logits: Tensor, wanted: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
-        """A pass's ``logits`` [B, N, head width] as [n, V] per slot."""
-        logits = fit(logits, self.vocab)
-        return [logits[b, : len(rows)] for b, (_, rows) in enumerate(wanted)]
+    def logits(self, computed: Tensor, wanted: Sequence[ScratchRows]) -> list[Tensor]:
+        """The logits [B, N, head width] of a pass as [n, V] per slot."""
+        computed = over_vocabulary(computed, self.vocab)
+        return [computed[b, : len(one.rows)] for b, one in enumerate(wanted)]
 
-    def passed(
+    def outputs(
         self,
         network: Any,
-        wanted: Sequence[tuple[int, list[int]]],
+        wanted: Sequence[ScratchRows],
         tokens: Sequence[Sequence[int] | Tensor] | None,
         embeddings: Tensor | None = None,
         logits_to_keep: int = 0,
     ) -> tuple[Tensor, ...]:
-        """What :meth:`forward` gives for ``wanted``, from a recorded graph where there is one: passes that keep all of
-        their logits (drafting and verification, not prompts) on CUDA. Padding is computed and left out by the caller.
+        """What :meth:`forward` gives for ``wanted``, padding included.
+
+        Passes that keep all of their logits (drafting and verification, not prompts) run from a recorded graph on CUDA.
         """
         padded = None
         if self.graphs is not None and not logits_to_keep:
@@ -104,12 +101,11 @@ class SlotModel:
 
         def work(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             *tensors, given = inputs
-            self.cache.current = static = now.over(tensors)
-            return self.forward(network, static, *((given, None) if embeddings is None else (None, given)), 0)
+            return self.forward(network, now.over(tensors), *((given, None) if ids is not None else (None, given)), 0)
 
         given = ids if embeddings is None else embeddings
         assert given is not None
-        name = (network, tuple(slot for slot, _ in wanted), embeddings is None)
+        name = (network, tuple(one.slot for one in wanted), embeddings is None)
         with forwards.forward(self.device):
             return self.graphs.run(name, (*now.tensors, given), work)
 
@@ -117,14 +113,14 @@ class SlotModel:
         self, network: Any, now: Pass, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
         """The device's work of a pass and nothing else: logits [B, N, head width] first."""
-        with torch.no_grad(), grouped_attention(self.device):
+        with torch.no_grad():
             return (
                 network(
                     input_ids=ids,
                     inputs_embeds=embeddings,
                     attention_mask=attention_masks(network, now),
                     position_ids=now.positions,
-                    cache=self.cache,
+                    cache=self.cache.during(now),
                     use_cache=True,
                     logits_to_keep=logits_to_keep,
                 ).logits,
@@ -137,30 +133,14 @@ class SlotTarget(SlotModel):
     def score(self, batch: Sequence[Candidates]) -> list[Scores]:
         """One pass, no row deferred."""
         extensions = [
-            (one.slot, (one.root, *one.tokens), (ROOT, *(parent + 1 for parent in one.parents))) for one in batch
+            Extension(one.slot, (one.root, *one.tokens), (ROOT, *(parent + 1 for parent in one.parents)))
+            for one in batch
         ]
         return [Scores(rows) for rows in self.extend(extensions)]
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit the root and the accepted candidates."""
         self.cache.keep(slot, [0, *(node + 1 for node in path)])
-
-
-@contextmanager
-def grouped_attention(device: torch.device) -> Iterator[None]:
-    """On the CPU: the library's fused attention takes fewer key than query heads as they are.
-
-    By default it repeats the cache's rows for every query head once a mask is given, since GPU kernels need that; the
-    copies cost as much as the weights from some thousand tokens on. The switch is an environment variable of its own.
-    """
-    if device.type != "cpu" or GROUPED in os.environ:
-        yield
-        return
-    os.environ[GROUPED] = "1"
-    try:
-        yield
-    finally:
-        os.environ.pop(GROUPED, None)
 
 
 def padded_ids(tokens: Sequence[Sequence[int] | Tensor], width: int, device: torch.device) -> Tensor:
@@ -198,7 +178,7 @@ def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:
     return mask(None if kinds == ["full_attention"] else window)
 
 
-def fit(logits: Tensor, vocab: int) -> Tensor:
-    """Logits [..., head width] as [..., vocab]."""
+def over_vocabulary(logits: Tensor, vocab: int) -> Tensor:
+    """Logits [..., head width] as [..., vocab]: cropped, or padded with −inf."""
     missing = vocab - logits.shape[-1]
     return functional.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[..., :vocab]

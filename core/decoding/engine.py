@@ -154,7 +154,7 @@ def _round(
 ) -> dict[RequestState, str]:
     """One cycle: draft → score → walk → keep → commit. Returns the requests that failed, each with its sentence."""
     laps = Laps(clock)
-    drafts = drafter.propose([state.wanted() for state in states])
+    drafts = drafter.propose([state.draft_request() for state in states])
     laps.lap("draft")
     scores = target.score([state.candidates(draft) for state, draft in zip(states, drafts, strict=True)])
     walks, failed = {}, {}

@@ -12,7 +12,7 @@ from core.decoding.position_table import position_table
 from core.decoding.stops import StopWatch
 from core.decoding.timing import Laps
 from core.decoding.verify import Verified
-from core.drafting.base import Want
+from core.drafting.base import DraftRequest
 from core.drafting.draft import Draft
 from core.records import ROOT, Fate, Node, Round, Trial, Verdict
 from core.rules.table import token_rule
@@ -83,13 +83,13 @@ class RequestState:
             sequence=list(prompt),
         )
 
-    def wanted(self) -> Want:
-        """What the drafter is asked for: the draft shrinks towards a limit, so that none of it is wasted."""
+    def draft_request(self) -> DraftRequest:
+        """The request for candidates: the draft shrinks towards a limit, so that none of it is wasted."""
         depth = min(
             self.watch.room - len(self.watch.tokens) - 1,
             self.draft_context - len(self.sequence),
         )
-        return Want(
+        return DraftRequest(
             self.slot,
             self.sequence,
             self.request.shape,

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
-
-from torch import Tensor
 
 from core.drafting.draft import Draft
 from core.drafting.growers import Grower, grower
@@ -16,9 +14,12 @@ from core.types import ShapeSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Want:
-    """One slot's wish for candidates. ``prefix``: all committed tokens, the root last; ``depth``: longest path that
-    limits leave room for, in tokens."""
+class DraftRequest:
+    """What a drafter needs to propose candidates for one slot.
+
+    ``prefix``: all committed tokens, the root last; ``depth``: the longest path, in tokens, that the limits of the
+    request and of the context leave room for.
+    """
 
     slot: int
     prefix: Sequence[int]
@@ -28,7 +29,7 @@ class Want:
     stream: Stream
 
     def grower(self) -> Grower:
-        """The grower of this wish's shape."""
+        """A fresh grower of this shape."""
         return grower(self.shape, self.depth, self.distributions, self.prefix, self.stream)
 
 
@@ -42,8 +43,8 @@ class Drafter(Protocol):
         """Start a sequence; ``tokens`` are all but the last committed one."""
         ...
 
-    def propose(self, wants: Sequence[Want]) -> list[Draft]:
-        """A draft per wish, in order; empty where nothing can be proposed."""
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        """A draft per request, in order; empty where nothing can be proposed."""
         ...
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
@@ -55,17 +56,6 @@ class Drafter(Protocol):
         ...
 
 
-Score = Callable[[Mapping[int, Sequence[int]]], Mapping[int, Sequence[Tensor]]]
-"""Logits [V] of the frontier nodes of each slot: {slot: nodes} → {slot: rows}."""
-
-
-def grow_together(growers: Mapping[int, Grower], score: Score) -> None:
-    """Expand all slots' drafts step by step, one drafter pass per step."""
-    while frontier := {slot: nodes for slot, one in growers.items() if (nodes := one.frontier())}:
-        for slot, rows in score(frontier).items():
-            growers[slot].grow(rows)
-
-
 class NoDraft:
     """Plain decoding: every draft is empty."""
 
@@ -74,9 +64,9 @@ class NoDraft:
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         """Nothing to keep."""
 
-    def propose(self, wants: Sequence[Want]) -> list[Draft]:
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """Empty drafts."""
-        return [Draft() for _ in wants]
+        return [Draft() for _ in requests]
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Nothing to keep."""

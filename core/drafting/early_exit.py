@@ -8,19 +8,20 @@ again; ``recomputed_share`` says so.
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from core.cache.rows import Extension, ScratchRows
 from core.cache.slots import SlotModel
 from core.cache.target import Candidates, Scores
-from core.drafting.base import NoDraft, Want, grow_together
+from core.drafting.base import DraftRequest, NoDraft
 from core.drafting.draft import Draft
-from core.drafting.growers import Grower
+from core.drafting.growing import GrownDraft, grow_drafts
 from core.errors import ModelUnavailable
 from core.records import ROOT
 
@@ -111,15 +112,35 @@ class ExitDrafter(NoDraft):
     def __init__(self, target: SplitTarget) -> None:
         self.target = target
 
-    def propose(self, wants: Sequence[Want]) -> list[Draft]:
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
         """Drafts grown with the target's lower layers."""
-        return self.target.propose(wants)
+        return self.target.propose(requests)
+
+
+@dataclass(slots=True)
+class _Scratch:
+    """What the lower layers computed of one slot's scratch region, row by row; row 0 is the root.
+
+    ``exits`` [rows, hidden] are the activations at the exit; ``row_of`` is the scratch row of each node of the draft,
+    first of those computed while drafting, then, once it is scored, of all.
+    """
+
+    exits: Tensor | None = None
+    row_of: dict[int, int] = field(default_factory=dict)
+
+    def add(self, exits: Tensor) -> None:
+        """Activations [n, hidden] of n new rows."""
+        self.exits = exits if self.exits is None else torch.cat([self.exits, exits])
+
+    def rows(self, nodes: Iterable[int]) -> list[int]:
+        """Scratch rows of the root and of ``nodes``."""
+        return [0, *(self.row_of[node] for node in nodes)]
 
 
 class SplitTarget(SlotModel):
     """A target cut at an exit: its lower layers draft in its own scratch region, its upper layers finish the pass.
 
-    Scratch row 0 is the root. Rows whose lower layers were computed while drafting come first, then the others.
+    Rows whose lower layers were computed while drafting come first, then the others.
     """
 
     def __init__(self, network: Any, layers: int, vocab: int, slots: int, capacity: int) -> None:
@@ -130,62 +151,31 @@ class SplitTarget(SlotModel):
         self.tap = Tap(self.lower.base_model.layers[-1])
         self.lower.base_model.layers[-1] = self.tap
         self.body = layers_of(network, 0, layers)
-        """The lower layers without the head, for rows whose next token nobody drafts."""
+        """The lower layers without the head, for rows after which nothing is drafted."""
         self.body.base_model.layers = self.lower.base_model.layers
         self.body.set_output_embeddings(nn.Identity())
-        self._exits: dict[int, Tensor] = {}
-        self._computed: dict[int, list[int]] = {}
-        self._row_of: dict[int, dict[int, int]] = {}
+        self._scratch = [_Scratch() for _ in range(slots)]
 
     # -- drafting -----------------------------------------------------------------------------------------------------
 
-    def propose(self, wants: Sequence[Want]) -> list[Draft]:
-        """Grow the wished shapes with the lower layers."""
-        growers = {want.slot: want.grower() for want in wants}
-        roots = {want.slot: want.prefix[-1] for want in wants}
-        row_of: dict[int, dict[int, int]] = {slot: {} for slot in growers}
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        """Grow the requested shapes with the lower layers; scratch then holds the root and the computed candidates."""
+        drafts = grow_drafts(requests, _root, self._draft_rows)
+        for one in drafts:
+            self._arrange(one)
+        return [one.draft for one in drafts]
 
-        def score(
-            frontier: Mapping[int, Sequence[int]],
-        ) -> Mapping[int, Sequence[Tensor]]:
-            batch = [
-                self._lower_tokens(slot, nodes, growers[slot], roots[slot], row_of[slot])
-                for slot, nodes in frontier.items()
-            ]
-            logits, wanted = self._run_lower(self.lower, batch)
-            return {slot: list(rows) for slot, rows in zip(frontier, self.rows(logits, wanted), strict=True)}
+    def _draft_rows(self, batch: Sequence[Extension]) -> list[Tensor]:
+        computed, wanted = self._run_lower(self.lower, batch)
+        return self.logits(computed, wanted)
 
-        grow_together(growers, score)
-        return [self._arranged(slot, one, row_of[slot]) for slot, one in growers.items()]
-
-    def _lower_tokens(
-        self,
-        slot: int,
-        nodes: Sequence[int],
-        one: Grower,
-        root: int,
-        row_of: dict[int, int],
-    ) -> tuple[int, Sequence[int] | Tensor, list[int]]:
-        first = len(self.cache.slots[slot].depths)
-        row_of.update({node: first + i for i, node in enumerate(nodes)})
-        if list(nodes) == [ROOT]:
-            return slot, [root], [ROOT]
-        return (
-            slot,
-            one.ids(nodes),
-            [row_of[one.parents[node]] for node in nodes],
-        )
-
-    def _run_lower(
-        self, network: Any, batch: Sequence[tuple[int, Sequence[int] | Tensor, list[int]]]
-    ) -> tuple[Tensor, list[tuple[int, list[int]]]]:
+    def _run_lower(self, network: Any, batch: Sequence[Extension]) -> tuple[Tensor, list[ScratchRows]]:
         """What ``network`` (the lower layers with or without head) gives for new rows, and which rows these are."""
-        wanted = [(slot, self.cache.append(slot, parents)) for slot, _, parents in batch]
-        logits, exits = self.passed(network, wanted, [tokens for _, tokens, _ in batch])
-        for (slot, rows), seen in zip(wanted, exits, strict=True):
-            known = [self._exits[slot]] if slot in self._exits else []
-            self._exits[slot] = torch.cat([*known, seen[: len(rows)]])
-        return logits, wanted
+        wanted = self.append(batch)
+        computed, exits = self.outputs(network, wanted, [one.tokens for one in batch])
+        for one, seen in zip(wanted, exits, strict=True):
+            self._scratch[one.slot].add(seen[: len(one.rows)])
+        return computed, wanted
 
     def forward(
         self, network: Any, now: Any, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
@@ -196,15 +186,15 @@ class SplitTarget(SlotModel):
             return outputs
         return *outputs, self.tap.seen
 
-    def _arranged(self, slot: int, one: Grower, row_of: dict[int, int]) -> Draft:
-        """The finished draft; scratch keeps the root and the draft's computed nodes only."""
-        draft, created = one.finish()
-        self._computed[slot] = [node for node, number in enumerate(created) if number in row_of]
-        rows = [row_of[ROOT], *(row_of[created[node]] for node in self._computed[slot])] if row_of else []
-        self.cache.arrange(slot, rows)
-        if rows:
-            self._exits[slot] = _ordered(self._exits[slot], rows)
-        return draft
+    def _arrange(self, grown: GrownDraft) -> None:
+        """Let scratch hold the root and the draft's computed candidates only, in draft order."""
+        scratch = self._scratch[grown.slot]
+        computed = {node: row for node, row in enumerate(grown.rows) if row is not None}
+        rows = [0, *computed.values()] if grown.fed else []
+        self.cache.arrange(grown.slot, rows)
+        scratch.row_of = {node: 1 + i for i, node in enumerate(computed)}
+        if scratch.exits is not None:
+            scratch.exits = _ordered(scratch.exits, rows)
 
     # -- verification -------------------------------------------------------------------------------------------------
 
@@ -216,69 +206,65 @@ class SplitTarget(SlotModel):
         """
         missing = [self._missing(one) for one in batch]
         if len(batch) == 1 and self._lacks_its_end_alone(batch[0], missing[0]):
-            (rows,) = self._upper([(batch[0].slot, list(range(len(batch[0].tokens))))])
-            return [Scores(rows, LastCandidate(self, *missing[0]))]
-        if extensions := [one for one in missing if one[1]]:
+            (rows,) = self._upper([ScratchRows(batch[0].slot, range(len(batch[0].tokens)))])
+            return [Scores(rows, LastCandidate(self, missing[0]))]
+        if extensions := [one for one in missing if len(one.tokens)]:
             self._run_lower(self.body, extensions)
-        wanted = [(one.slot, list(range(1 + len(one.tokens)))) for one in batch]
+        upper = self._upper([ScratchRows(one.slot, range(1 + len(one.tokens))) for one in batch])
         return [
-            Scores(_ordered(rows, self._rows(one.slot, range(len(one.tokens)))))
-            for one, rows in zip(batch, self._upper(wanted), strict=True)
+            Scores(_ordered(rows, self._scratch[one.slot].rows(range(len(one.tokens)))))
+            for one, rows in zip(batch, upper, strict=True)
         ]
 
-    def finish(self, slot: int, tokens: list[int], parents: list[int]) -> Tensor:
-        """Logits [n, V] of candidates after scratch rows ``parents``, through the lower and the upper layers."""
-        _, wanted = self._run_lower(self.body, [(slot, tokens, parents)])
+    def finish(self, extension: Extension) -> Tensor:
+        """Logits [n, V] of new rows through the lower and the upper layers."""
+        _, wanted = self._run_lower(self.body, [extension])
         return self._upper(wanted)[0]
 
-    def _upper(self, wanted: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
+    def _upper(self, wanted: Sequence[ScratchRows]) -> list[Tensor]:
         """Logits [n, V] of rows whose activations at the exit are known."""
-        width = max(len(rows) for _, rows in wanted)
-        exits = [
-            nn.functional.pad(self._exits[slot][rows[0] : rows[-1] + 1], (0, 0, 0, width - len(rows)))
-            for slot, rows in wanted
-        ]
+        width = max(len(one.rows) for one in wanted)
+        exits = [nn.functional.pad(self._exits(one), (0, 0, 0, width - len(one.rows))) for one in wanted]
         return self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
 
-    def _lacks_its_end_alone(self, one: Candidates, missing: tuple[int, list[int], list[int]]) -> bool:
-        """Whether the draft is a chain of which drafting computed all but the last candidate."""
-        chain = one.parents == tuple(range(ROOT, len(one.parents) - 1))
-        return chain and one.slot in self._exits and len(missing[1]) == 1
+    def _exits(self, one: ScratchRows) -> Tensor:
+        """Activations [n, hidden] at the exit of contiguous rows."""
+        exits = self._scratch[one.slot].exits
+        assert exits is not None
+        return exits[one.rows[0] : one.rows[-1] + 1]
 
-    def _missing(self, one: Candidates) -> tuple[int, list[int], list[int]]:
-        """What the lower layers haven't seen of this draft; notes the scratch row of every node."""
-        computed = self._computed.get(one.slot, [])
-        row_of = {ROOT: 0} | {node: 1 + i for i, node in enumerate(computed)}
-        rest = [node for node in range(len(one.tokens)) if node not in row_of]
-        row_of |= {node: 1 + len(computed) + i for i, node in enumerate(rest)}
-        self._row_of[one.slot] = row_of
+    def _lacks_its_end_alone(self, one: Candidates, missing: Extension) -> bool:
+        """Whether the draft is a chain of which drafting computed all but the last candidate."""
+        chain = tuple(one.parents) == tuple(range(ROOT, len(one.parents) - 1))
+        return chain and self._scratch[one.slot].exits is not None and len(missing.tokens) == 1
+
+    def _missing(self, one: Candidates) -> Extension:
+        """What the lower layers haven't computed of these candidates; their rows follow the computed ones."""
+        scratch = self._scratch[one.slot]
+        rest = [node for node in range(len(one.tokens)) if node not in scratch.row_of]
+        first = 1 + len(scratch.row_of)
+        scratch.row_of |= {node: first + i for i, node in enumerate(rest)}
+        row_of = {ROOT: 0} | scratch.row_of
         tokens = [one.tokens[node] for node in rest]
         parents = [row_of[one.parents[node]] for node in rest]
-        if one.slot not in self._exits:
-            return one.slot, [one.root, *tokens], [ROOT, *parents]
-        return one.slot, tokens, parents
-
-    def _rows(self, slot: int, nodes: Sequence[int]) -> list[int]:
-        return [0, *(self._row_of[slot][node] for node in nodes)]
+        if scratch.exits is None:
+            return Extension(one.slot, [one.root, *tokens], [ROOT, *parents])
+        return Extension(one.slot, tokens, parents)
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         """Commit the root and the accepted candidates."""
-        self.cache.keep(slot, self._rows(slot, path))
-        self._forget(slot)
+        self.cache.keep(slot, self._scratch[slot].rows(path))
+        self._scratch[slot] = _Scratch()
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         """Prefill the whole model."""
-        self._forget(slot)
+        self._scratch[slot] = _Scratch()
         super().open(slot, tokens)
 
     def close(self, slot: int) -> None:
         """Forget the slot's sequence."""
-        self._forget(slot)
+        self._scratch[slot] = _Scratch()
         super().close(slot)
-
-    def _forget(self, slot: int) -> None:
-        for known in (self._exits, self._computed, self._row_of):
-            known.pop(slot, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,13 +272,16 @@ class LastCandidate:
     """The deferred row of a chain's last candidate, which drafting didn't run through the lower layers."""
 
     target: SplitTarget
-    slot: int
-    tokens: list[int]
-    parents: list[int]
+    missing: Extension
 
     def compute(self) -> Tensor:
         """Logits [1, V], by a pass of one node through the lower and the upper layers."""
-        return self.target.finish(self.slot, self.tokens, self.parents)
+        return self.target.finish(self.missing)
+
+
+def _root(request: DraftRequest) -> Sequence[int]:
+    """The target's cache lacks the root alone."""
+    return request.prefix[-1:]
 
 
 def _ordered(rows: Tensor, order: list[int]) -> Tensor:

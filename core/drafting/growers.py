@@ -25,7 +25,7 @@ class Grower(Protocol):
     """
 
     def frontier(self) -> list[int]:
-        """Nodes whose next-token logits are wanted; empty when the draft is complete."""
+        """Nodes whose next-token logits :meth:`grow` takes next; empty when the draft is complete."""
         ...
 
     def grow(self, logits: Sequence[Tensor]) -> None:
@@ -33,7 +33,7 @@ class Grower(Protocol):
         ...
 
     def ids(self, nodes: Sequence[int]) -> Sequence[int] | Tensor:
-        """Token ids [n] of created ``nodes``, where they lie: on the host or on the device."""
+        """Token ids [n] of created ``nodes``, on the host or on the device, wherever they were made."""
         ...
 
     @property
@@ -49,9 +49,9 @@ class Grower(Protocol):
 class ChainGrower:
     """``chain:γ``: each candidate sampled from q given all before it (greedy at temperature 0).
 
-    Growing reads nothing back from the device: a drawn token is the next step's input as it lies there, coins are the
-    host's, and :meth:`finish` reads tokens, scores and faults at once. Broken logits so end the chain only there; until
-    then it goes on from a row of zeros, and a run whose draft broke fails anyway.
+    Growing reads nothing back from the device: a drawn token stays there as the next step's input, coins come from the
+    host, and :meth:`finish` reads tokens, scores and faults at once. So broken logits end the chain only then; until
+    then it continues from a row of zeros, as the run fails anyway.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class BeamGrower:
     The best ``nodes − 1`` of all candidates by cumulative score are kept; a node never scores above its parent, so with
     ties going to the shallower (older) node the kept set is closed under parents.
 
-    The host chooses the beams: it reads the topk of every frontier row, so each step waits for the device.
+    The host chooses the beams from the topk of every frontier row, so each step waits for the device.
     """
 
     def __init__(

@@ -2,13 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from core.drafting.base import NoDraft, Want
+from core.drafting.base import DraftRequest, NoDraft
 from core.drafting.draft import Draft
-from core.drafting.ngrams import NgramIndex
 from core.records import ROOT
 from core.types import PromptLookupDrafter, TreeShape
+
+
+class NgramIndex:
+    """What followed each n-gram of one growing sequence.
+
+    ``shortest`` and ``longest`` bound the n-grams, ``depth`` the continuations, all in tokens. For each n-gram the
+    distinct continuations of ``depth`` tokens are kept in the order of their last occurrence, so that a text that
+    repeats itself costs no more. Adding a token and looking up continuations take the same time at any length.
+    """
+
+    def __init__(self, shortest: int, longest: int, depth: int) -> None:
+        self.depth = depth
+        self.tokens: list[int] = []
+        self._followed: dict[int, dict[tuple[int, ...], dict[tuple[int, ...], None]]] = {
+            size: {} for size in range(shortest, longest + 1)
+        }
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Append ``tokens`` to the sequence."""
+        for token in tokens:
+            self.tokens.append(token)
+            self._complete()
+
+    def _complete(self) -> None:
+        """Add the continuation that the last token completes, to the n-grams that end ``depth`` tokens before it."""
+        begin = len(self.tokens) - self.depth
+        following = tuple(self.tokens[begin:])
+        for size, grams in self._followed.items():
+            if size > begin:
+                break
+            continuations = grams.setdefault(tuple(self.tokens[begin - size : begin]), {})
+            continuations.pop(following, None)  # added again below, as the latest
+            continuations[following] = None
+
+    def continuations(self, depth: int) -> Iterator[tuple[int, ...]]:
+        """What followed earlier occurrences of the n-gram at the end, longest n-gram first, latest occurrence first.
+
+        Each has at most ``depth`` tokens (at most the index's own depth); the same continuation may be repeated.
+        """
+        for size, grams in reversed(self._followed.items()):
+            if size < len(self.tokens):
+                gram = self.tokens[-size:]
+                for following in self._unfinished(gram):
+                    yield following[:depth]
+                for following in reversed(grams.get(tuple(gram), {})):
+                    yield following[:depth]
+
+    def _unfinished(self, gram: list[int]) -> Iterator[tuple[int, ...]]:
+        """Continuations that begin in the last ``depth`` − 1 tokens: the end of the sequence cuts them short."""
+        size, end = len(gram), len(self.tokens)
+        for begin in range(end - 1, max(end - self.depth, size - 1), -1):
+            if self.tokens[begin - size : begin] == gram:
+                yield tuple(self.tokens[begin:])
 
 
 class PromptLookup(NoDraft):
@@ -23,37 +75,40 @@ class PromptLookup(NoDraft):
         self._indexes: dict[int, NgramIndex] = {}
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
-        """Another sequence: it is read when its first draft is wanted, as the index is made for the wish's depth."""
+        """Drop the index of the slot's last sequence.
+
+        A new one is built at the first request for a draft, whose shape decides how long its continuations are.
+        """
         self._indexes.pop(slot, None)
 
     def close(self, slot: int) -> None:
         """Forget the slot's sequence."""
         self._indexes.pop(slot, None)
 
-    def propose(self, wants: Sequence[Want]) -> list[Draft]:
-        """A draft per wish; empty where nothing matches."""
-        return [self._draft(want) for want in wants]
+    def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
+        """A draft per request; empty where nothing matches."""
+        return [self._draft(request) for request in requests]
 
-    def _draft(self, want: Want) -> Draft:
-        depth = min(want.shape.depth, want.depth)
+    def _draft(self, request: DraftRequest) -> Draft:
+        depth = min(request.shape.depth, request.depth)
         if depth <= 0:
             return Draft()
-        breadth = want.shape.topk if isinstance(want.shape, TreeShape) else 1
+        breadth = request.shape.topk if isinstance(request.shape, TreeShape) else 1
         continuations: list[tuple[int, ...]] = []
-        for found in self._index(want).continuations(depth):
+        for found in self._index(request).continuations(depth):
             if not any(known[: len(found)] == found for known in continuations):
                 continuations.append(found)
             if len(continuations) == breadth:
                 break
-        return trie(continuations, want.shape.drafted)
+        return trie(continuations, request.shape.drafted)
 
-    def _index(self, want: Want) -> NgramIndex:
+    def _index(self, request: DraftRequest) -> NgramIndex:
         """The slot's index, up to the last committed token."""
-        index = self._indexes.get(want.slot)
-        if index is None or index.depth != want.shape.depth:
-            index = NgramIndex(self.spec.min_ngram, self.spec.max_ngram, want.shape.depth)
-            self._indexes[want.slot] = index
-        index.extend(want.prefix[len(index.tokens) :])
+        index = self._indexes.get(request.slot)
+        if index is None or index.depth != request.shape.depth:
+            index = NgramIndex(self.spec.min_ngram, self.spec.max_ngram, request.shape.depth)
+            self._indexes[request.slot] = index
+        index.extend(request.prefix[len(index.tokens) :])
         return index
 
 

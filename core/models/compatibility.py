@@ -10,6 +10,7 @@ from transformers import PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.errors import ModelUnavailable
+from core.models.attention import FUSED, GROUPED
 from core.pairs.findings import Difference
 
 ROLLS_BACK = frozenset({"full_attention", "sliding_attention"})
@@ -53,9 +54,11 @@ def refusal(config: PreTrainedConfig) -> str | None:
     return None
 
 
-def attention(config: PreTrainedConfig) -> str:
-    """The library's attention to load a model with: fused where its architecture allows, else eager (Gemma 2)."""
-    return "sdpa" if getattr(_network_class(config), "_supports_sdpa", False) else "eager"
+def attention(config: PreTrainedConfig, on_cpu: bool) -> str:
+    """The attention to load a model with: fused where its architecture allows, else eager (Gemma 2)."""
+    if not getattr(_network_class(config), "_supports_sdpa", False):
+        return "eager"
+    return GROUPED if on_cpu else FUSED
 
 
 def _network_class(config: PreTrainedConfig) -> Any:

@@ -163,7 +163,7 @@ def _load(source: Source, device: torch.device, dtype: torch.dtype, precision: s
             config=source.config,
             dtype=dtype,
             device_map={"": device} if device.type == "cuda" else None,  # straight to the GPU, without a copy in memory
-            attn_implementation=attention(source.config),
+            attn_implementation=attention(source.config, on_cpu=device.type == "cpu"),
             use_safetensors=True,
             local_files_only=True,
             trust_remote_code=False,

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, Gemma2Config, LlamaConfig
 
 import core.cache.slots
 from core.cache.graphs import Graphs, Recording, graphs_on
+from core.cache.rows import Extension
 from core.cache.slots import SlotModel
 from core.records import ROOT
 from tests.helpers.checked import assert_row, path_tokens, poison, watched
@@ -44,7 +45,7 @@ def test_replayed_steps_and_trees_of_a_ragged_batch_equal_plain_forwards_of_thei
     for slot, prompt in enumerate(sequences):
         model.open(slot, prompt)
     for _ in range(4):
-        rows = model.extend([(slot, *tree) for slot, tree in enumerate(trees)])
+        rows = model.extend([Extension(slot, *tree) for slot, tree in enumerate(trees)])
         for slot, (tokens, parents) in enumerate(trees):
             for node in range(len(tokens)):
                 assert_row(rows[slot][node], network, sequences[slot] + path_tokens(tokens, parents, node))
@@ -52,7 +53,7 @@ def test_replayed_steps_and_trees_of_a_ragged_batch_equal_plain_forwards_of_thei
             model.keep(slot, path)
             sequences[slot] += [trees[slot][0][node] for node in path]
             poison(model, slot)
-        step = model.extend([(1, (7,), (ROOT,))])  # a pass over one of the slots, of another width
+        step = model.extend([Extension(1, (7,), (ROOT,))])  # a pass over one of the slots, of another width
         assert_row(step[0][0], network, [*sequences[1], 7])
         model.keep(1, [0])
         sequences[1].append(7)
@@ -88,7 +89,7 @@ def test_passes_of_one_shape_over_other_slots_or_in_another_order_are_not_mixed_
     for slot, prompt in prompts.items():
         model.open(slot, prompt)
     for slots in [(0,), (1,), (0, 1), (1, 0), (0,)]:
-        rows = model.extend([(slot, (4,), (ROOT,)) for slot in slots])
+        rows = model.extend([Extension(slot, (4,), (ROOT,)) for slot in slots])
         for slot, row in zip(slots, rows, strict=True):
             assert_row(row[0], network, [*prompts[slot], 4])
             model.keep(slot, [])
@@ -103,7 +104,7 @@ def test_a_padded_pass_writes_only_its_own_rows_and_the_spare_one(recorder):
     keys = model.cache.rows[0].keys
     assert keys is not None
     before = keys.clone()
-    model.extend([(0, (1, 2, 3), (ROOT, 0, 1)), (1, (4,), (ROOT,))])
+    model.extend([Extension(0, (1, 2, 3), (ROOT, 0, 1)), Extension(1, (4,), (ROOT,))])
     changed = (keys != before).any(dim=3).any(dim=1)
     assert [row.nonzero()[:, 0].tolist() for row in changed] == [[3, 4, 5, 20], [1, 20]]
 
@@ -134,7 +135,7 @@ def doubled(inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     return (inputs[0] * 2,)
 
 
-def test_recordings_are_kept_by_name_and_shape_and_the_longest_unused_is_forgotten():
+def test_recordings_are_kept_by_name_and_shape_and_the_least_recently_used_is_dropped():
     recorder = TapeRecorder()
     graphs = Graphs(recorder, most=2)
     for name, width, recorded in [("a", 1, 1), ("a", 1, 1), ("a", 2, 2), ("a", 1, 2), ("b", 1, 3), ("a", 2, 4)]:

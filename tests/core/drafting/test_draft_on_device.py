@@ -14,16 +14,16 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import core.decoding.assembly
-import core.drafting.early_exit
 import core.drafting.growers
-import core.drafting.small_model
+import core.drafting.growing
 from core.cache.graphs import CudaRecorder
 from core.cache.slots import SlotModel, SlotTarget
 from core.cache.target import Candidates
 from core.decoding.engine import generate
-from core.drafting.base import Want, grow_together
+from core.drafting.base import DraftRequest
 from core.drafting.draft import Draft
 from core.drafting.early_exit import SplitTarget
+from core.drafting.growing import grow_together
 from core.drafting.small_model import SmallModel
 from core.records import Round
 from core.sampling.distributions import Distributions
@@ -81,8 +81,7 @@ def growing_under(monkeypatch: pytest.MonkeyPatch, guard: Any) -> list[int]:
             grow_together(growers, score)
         grown.append(len(growers))
 
-    for module in (core.drafting.small_model, core.drafting.early_exit):
-        monkeypatch.setattr(module, "grow_together", watched)
+    monkeypatch.setattr(core.drafting.growing, "grow_together", watched)
     return grown
 
 
@@ -192,8 +191,9 @@ def test_chains_grow_and_are_scored_on_a_device_that_holds_no_values(cut, sampli
         target.open(slot, prompt[:-1])
         drafter.open(slot, prompt[:-1])
     stream = Streams.seeded(0).draft
-    wants = [Want(slot, prompt, ChainShape(gamma=3), 9, distributions, stream) for slot, prompt in prompts.items()]
-    drafts = drafter.propose(wants)
+    shape = ChainShape(gamma=3)
+    wanted = [DraftRequest(slot, prompt, shape, 9, distributions, stream) for slot, prompt in prompts.items()]
+    drafts = drafter.propose(wanted)
     assert [draft.proposal(2, 16, target.device).device.type for draft in drafts] == ["meta", "meta"]
     batch = [Candidates(slot, prompts[slot][-1], draft.tokens, draft.parents) for slot, draft in enumerate(drafts)]
     assert [one.rows.shape for one in target.score(batch)] == [(4, 16), (4, 16)]

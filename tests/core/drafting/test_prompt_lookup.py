@@ -11,10 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.decoding.engine import generate
-from core.drafting.base import Want
+from core.drafting.base import DraftRequest
 from core.drafting.draft import Draft
-from core.drafting.ngrams import NgramIndex
-from core.drafting.prompt_lookup import PromptLookup, trie
+from core.drafting.prompt_lookup import NgramIndex, PromptLookup, trie
 from core.grammar import parse_shape
 from core.records import ROOT, Round
 from core.sampling.distributions import Distributions
@@ -27,7 +26,7 @@ DISTRIBUTIONS = Distributions.of(Sampling(), frozenset(), 0, torch.device("cpu")
 
 def look_up(prefix: str, shape: str = "chain:4", low: int = 1, high: int = 3, depth: int = 99) -> Draft:
     """The draft after a prefix of letters."""
-    want = Want(
+    want = DraftRequest(
         slot=0,
         prefix=[LETTERS.index(letter) for letter in prefix],
         shape=parse_shape(shape),
@@ -169,8 +168,8 @@ def scan(prefix: Sequence[int], low: int, high: int, depth: int, breadth: int, n
     return trie(found, nodes)
 
 
-def grown(slot: int, prefix: Sequence[int], shape: str, depth: int) -> Want:
-    return Want(slot, prefix, parse_shape(shape), depth, DISTRIBUTIONS, scripted().draft)
+def grown(slot: int, prefix: Sequence[int], shape: str, depth: int) -> DraftRequest:
+    return DraftRequest(slot, prefix, parse_shape(shape), depth, DISTRIBUTIONS, scripted().draft)
 
 
 @given(st.data(), st.sampled_from(["chain:1", "chain:4", "s3_k2_d6", "s4_k4_d9", "s2_k3_d7"]))

@@ -294,7 +294,7 @@ def test_an_id_that_cannot_be_emitted_is_no_fault():
     assert logits_fault(torch.tensor([0.0, -math.inf]), "draft", ROOT) is None
 
 
-def test_a_draft_tells_children_paths_and_depths():
+def test_a_draft_knows_children_paths_and_depths():
     draft = Draft.chosen(tokens=(4, 5, 6, 7), parents=(ROOT, ROOT, 1, 2))
     assert [draft.children(node) for node in (ROOT, 0, 1, 2, 3)] == [[0, 1], [], [2], [3], []]
     assert draft.path(3) == [1, 2, 3]
