@@ -10,7 +10,7 @@ from transformers import PreTrainedConfig
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.errors import ModelUnavailable
-from core.pairs.findings import Difference
+from core.pairs.findings import TokenDifference
 
 ROLLS_BACK = frozenset({"full_attention", "sliding_attention"})
 """Attention whose cache is rows per token, so that any length can be kept."""
@@ -83,12 +83,12 @@ def emitted(vocabulary: Mapping[str, int]) -> int:
     return max(vocabulary.values()) + 1
 
 
-def differences(ours: Mapping[str, int], theirs: Mapping[str, int], ids: int) -> list[Difference]:
+def differences(ours: Mapping[str, int], theirs: Mapping[str, int], ids: int) -> list[TokenDifference]:
     """Ids below ``ids`` that both tokenizers have and read differently, in order. Arguments map tokens to ids."""
     our_token = {i: token for token, i in ours.items()}
     their_token = {i: token for token, i in theirs.items()}
     shared = sorted(i for i in our_token.keys() & their_token.keys() if i < ids)
-    return [Difference(i, our_token[i], their_token[i]) for i in shared if our_token[i] != their_token[i]]
+    return [TokenDifference(i, our_token[i], their_token[i]) for i in shared if our_token[i] != their_token[i]]
 
 
 def check_vocabularies(

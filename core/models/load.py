@@ -6,7 +6,7 @@ Nothing is trusted: only safetensors are read, a model's own code never runs, an
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,51 +18,17 @@ from core.faults import free_memory, is_out_of_memory
 from core.models import packing, threads
 from core.models.compatibility import attention, check_vocabularies, emitted, text_config
 from core.models.int8 import quantise
+from core.models.pair import LoadedModel, Pair
 from core.models.sources import Source, first_line, look
 from core.models.text import TextCodec
 from core.pairs import embedded, folders, memory
 from core.pairs.description import describe
 from core.pairs.folders import Progress, quiet
-from core.pairs.presets import PairStatus, default_drafter, list_pairs, split
+from core.pairs.presets import split
 from core.types import PairSpec
-
-__all__ = ["LoadedModel", "Pair", "PairStatus", "default_drafter", "list_pairs", "load_pair"]
 
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}
 """Of what is not a linear layer's weight: embeddings, norms, activations, cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """One model ready to score: evaluation mode, no gradients.
-
-    ``context``: most positions it was made for, tokens; ``vocab``: rows of its output head; ``content_hash``: SHA-256
-    over configuration and weights; ``linears``: how its linear layers are laid out (``core/models/packing.py``).
-    """
-
-    name: str
-    content_hash: str
-    network: PreTrainedModel
-    context: int
-    vocab: int
-    linears: packing.Layout = "torch"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A target and, if the pair has one, its draft, on one device in one precision.
-
-    ``vocab``: ids that can be emitted are 0 … vocab−1; heads wider than this are padding and cropped by the engine.
-    """
-
-    name: str
-    target: LoadedModel
-    draft: LoadedModel | None
-    text: TextCodec
-    device: torch.device
-    dtype: torch.dtype
-    precision: str
-    vocab: int
 
 
 def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:

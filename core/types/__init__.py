@@ -6,6 +6,7 @@ drafters, shapes, pairs and requests, ``rules.py`` the rules. ``core/grammar.py`
 
 from __future__ import annotations
 
+from core.types.base import Spec, sentence, valid
 from core.types.requests import (
     GREEDY_BELOW,
     MAX_DRAFT_NODES,
@@ -46,8 +47,6 @@ from core.types.rules import (
     Typical,
     is_lossless,
 )
-from core.types.spec import Spec
-from core.types.validation import sentence, valid
 
 __all__ = [
     "GREEDY_BELOW",

@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from core.types.base import Spec
 from core.types.rules import AllowedSet, Block, Lossless, RuleSpec
-from core.types.spec import Spec
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this decode greedily: one constant for draft, verifier and page (rules.md §2)."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.types.spec import Spec
+from core.types.base import Spec
 
 Redraw = Literal["target", "target_in_set", "draft_in_set"]
 """What a position that a truncation rule rejects is drawn from: p (the authors' code), norm (p·1_A) (paper App. H.1) or

@@ -14,7 +14,7 @@ from transformers import AutoConfig
 from core.models.inspection import inspect_pair
 from core.pairs import embedded
 from core.pairs.checks import KEEP, Checks, CheckView
-from core.pairs.findings import Difference, Finding, Step
+from core.pairs.findings import CheckReport, Finding, TokenDifference
 from core.pairs.inventory import Inventory
 from tests.helpers.tiny import byte_fallback_tokenizer, save_tiny_model
 
@@ -56,7 +56,7 @@ def test_different_tokenizers_are_told_with_the_first_differing_id_and_both_toke
     other = save_tiny_model(tmp_path / "other", seed=1, tokenizer=byte_fallback_tokenizer())
     found = inspect_pair(f"{tiny}+{other}").vocabulary
     assert found is not None
-    assert found.first[0] == Difference(3, "!", "<unk>")
+    assert found.first[0] == TokenDifference(3, "!", "<unk>")
     assert (len(found.first), found.differing) == (5, 297)
     assert "id 3 is '!' in the target and '<unk>' in the draft" in found.problem
 
@@ -142,10 +142,10 @@ def test_the_embedded_model_is_not_converted_for_a_check(monkeypatch: pytest.Mon
 
 def test_a_finding_travels_as_a_line(tiny: Path, tmp_path: Path) -> None:
     other = save_tiny_model(tmp_path / "other", seed=1, tokenizer=byte_fallback_tokenizer())
-    step = Step(finding=inspect_pair(f"{tiny}+{other}"))
-    line = Step.line(step)
+    step = CheckReport(finding=inspect_pair(f"{tiny}+{other}"))
+    line = step.to_line()
     assert line.count("\n") == 1
-    assert Step.of(line) == step
+    assert CheckReport.from_line(line) == step
 
 
 # -- the process ----------------------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def test_a_check_runs_in_its_own_process_and_loads_no_tensor_library_here(tiny: 
 
 
 def test_progress_is_seen_and_the_finding_ends_the_check(checks: Checks) -> None:
-    line = Step.line(Step(finding=Finding("x", (), None, "a problem")))
+    line = CheckReport(finding=Finding("x", (), None, "a problem")).to_line()
     name = (
         'import time; print(\'{"message": "half", "share": 0.5}\', flush=True)\n'
         f"time.sleep(.3); print({line.strip()!r}, flush=True); time.sleep(99)"

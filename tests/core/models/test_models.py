@@ -16,7 +16,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.errors import BadInput, ModelUnavailable
 from core.models.compatibility import check_vocabularies, refusal
-from core.models.load import Pair, load_pair
+from core.models.load import load_pair
+from core.models.pair import Pair
 from core.pairs import folders
 from core.pairs.presets import PRESETS, default_drafter, list_pairs, split
 from core.types import EarlyExitDrafter, PairSpec, PromptLookupDrafter, SmallModelDrafter

