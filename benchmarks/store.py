@@ -14,14 +14,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import typer
 
 from benchmarks.fill import fill
@@ -30,6 +28,7 @@ from storage.export.dictionary import FORMATS, TABLES, Format, TableName
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store
+from tests.helpers.memory import Memory
 
 TARGET_S = 1.0
 """History (the store opened, its first page, count and facets) is to take less, in seconds."""
@@ -188,38 +187,6 @@ def _export(path: Path, what: str) -> dict[str, Any]:
         with store.database.read() as connection:
             rows = connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
     return {"rows": rows, "bytes": size, "seconds": seconds, "grew": memory.grew, "cache": memory.cache}
-
-
-class Memory:
-    """Watches this process: ``grew``, the most that resident memory grew by, and ``cache``, how much DuckDB's own
-    buffers grew meanwhile (pages of the file, bounded by its ``memory_limit``); both in bytes."""
-
-    def __init__(self, store: Store, every_s: float = 0.02) -> None:
-        self._store = store
-        self._process = psutil.Process()
-        self._over = threading.Event()
-        self._every_s = every_s
-        self._thread = threading.Thread(target=self._watch)
-        self.grew = self.cache = 0
-
-    def __enter__(self) -> Memory:
-        self._before = self._process.memory_info().rss
-        self._held = self._buffers()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self.cache = self._buffers() - self._held
-
-    def _watch(self) -> None:
-        while not self._over.wait(self._every_s):
-            self.grew = max(self.grew, self._process.memory_info().rss - self._before)
-
-    def _buffers(self) -> int:
-        with self._store.database.read() as connection:
-            return int(connection.exec_driver_sql("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").scalar_one())
 
 
 if __name__ == "__main__":

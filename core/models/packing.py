@@ -40,7 +40,7 @@ SMALLEST = 10_000_000
 """Weights below which the network stays in the processor's caches, where packing gains nothing."""
 
 SAMPLE = 50_000_000
-"""Weights that are measured, first layers first: more than the processor's caches hold, as in the network."""
+"""Weights that are measured, first layers first: more than processor caches hold, as in the network."""
 
 WORTH = 0.9
 """A layout is used where it takes at most this share of the unpacked layer's time."""
@@ -61,7 +61,7 @@ UNPACKED = Choice("torch")
 
 
 class PackedLinear(nn.Module):
-    """``linear`` with a packed copy of its weight. Output [..., out], equal to ``linear``'s within float32 tolerance."""
+    """``linear`` with a packed copy of its weight. Output [..., out], as ``linear``'s within float32 tolerance."""
 
     def __init__(self, linear: nn.Linear, choice: Choice) -> None:
         super().__init__()

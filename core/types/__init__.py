@@ -1,7 +1,7 @@
-"""What a person can ask for, under one name: ``from core.types import Request``. No torch here.
+"""All specifications that a user can request, in one place: ``from core.types import Request``. No torch here.
 
-One class per choice (shape, drafter, rule), so that only legal combinations exist: ``requests.py`` holds sampling,
-drafters, shapes, pairs and requests, ``rules.py`` the rules. ``core/grammar.py`` reads and prints their one-line texts.
+One class per choice (shape, drafter, rule), so that only legal combinations exist: ``requests.py`` has sampling,
+drafters, shapes, pairs and requests, ``rules.py`` the rules. ``core/grammar.py`` parses and prints their short texts.
 """
 
 from __future__ import annotations

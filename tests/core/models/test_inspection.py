@@ -231,7 +231,7 @@ def test_a_new_check_stops_the_one_that_runs(checks: Checks) -> None:
 
 def test_an_answer_that_is_none_is_a_sentence(checks: Checks) -> None:
     checks.start("print('Hello', flush=True)")
-    assert settled(checks, "print('Hello', flush=True)").problem.startswith("The check was not understood")
+    assert settled(checks, "print('Hello', flush=True)").problem.startswith("The check's answer can't be read")
 
 
 def test_a_name_that_no_process_can_take_is_a_sentence(checks: Checks) -> None:
