@@ -51,7 +51,7 @@ def test_the_command_line_ends_with_one_line_and_the_errors_exit_code(kind, code
     assert capsys.readouterr() == ("", "Error: The disk is full: free some space.\n")
 
 
-def test_an_error_of_the_program_itself_is_not_dressed_up_as_a_sentence():
+def test_an_error_of_the_program_itself_is_raised_unchanged():
     def run() -> None:
         raise KeyError("lost")
 
@@ -78,7 +78,7 @@ def ending(message: ast.expr) -> str | None:
     return last.value if isinstance(last, ast.Constant) and isinstance(last.value, str) else None
 
 
-def test_every_message_that_is_written_out_ends_as_a_sentence():
+def test_every_literal_message_ends_as_a_sentence():
     messages = list(raised())
     known = [(place, text) for place, message in messages if (text := ending(message)) is not None]
     assert len(known) > 20

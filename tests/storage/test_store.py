@@ -213,7 +213,7 @@ def test_a_second_store_on_the_file_in_this_process_is_refused(store: Store, pat
         Store(path.parent / "." / path.name)
 
 
-def test_a_closed_store_says_so_and_opens_again_with_everything(path: Path) -> None:
+def test_a_closed_store_refuses_records_and_opens_again_with_everything(path: Path) -> None:
     first = Store(path)
     first.submitted(run_id(1), spec(), "s", at(0))
     first.ended(run_id(1), ended(), None, at(1))

@@ -73,7 +73,7 @@ def test_a_penalty_of_the_models_own_settings_does_not_count(tiny_pair, monkeypa
     assert decoded(TransformersPeer(tiny_pair), workload).outputs == decoded(Ours(tiny_pair), workload).outputs
 
 
-def test_settings_that_do_not_reach_the_early_exit_are_found_out(tiny_pair, monkeypatch):
+def test_settings_that_do_not_reach_the_early_exit_are_an_error(tiny_pair, monkeypatch):
     from core.bench import transformers_peer
 
     whole = transformers_peer.GenerationConfig
@@ -109,7 +109,7 @@ def test_what_follows_an_end_token_is_padding():
 # -- flashspec ------------------------------------------------------------------------------------------------------
 
 
-def test_flashspec_that_is_not_installed_says_how_to_install_it(tiny_pair, monkeypatch):
+def test_without_flashspec_the_error_names_how_to_install_it(tiny_pair, monkeypatch):
     monkeypatch.setattr(flashspec_peer.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PeerUnavailable, match=r"run `pip install -r requirements-bench\.txt`, or leave it out"):
         FlashspecPeer(tiny_pair)
@@ -165,7 +165,7 @@ def test_the_share_outside_forwards_is_of_the_rounds_and_not_of_the_prefill(tiny
     assert 0 < answer.forward_s < answer.decode_s
 
 
-def test_forwards_are_counted_only_while_somebody_collects(tiny_pair):
+def test_forward_passes_are_counted_only_while_they_are_collected(tiny_pair):
     workload = workload_of(tiny_pair, SETTINGS[0], tokens=5)
     with collected() as outer:
         decoded(Ours(tiny_pair), workload)

@@ -158,7 +158,7 @@ def test_ratios_are_medians_of_the_turns_ratios_and_the_first_turn_only_warms_up
     )
 
 
-def test_a_peer_sits_out_what_it_does_not_support():
+def test_a_peer_skips_a_setting_that_it_does_not_support():
     clock = Clock()
     batched = Setting(batch=2)
     ours = Scripted(None, clock, [1.0] * 4)
@@ -169,7 +169,7 @@ def test_a_peer_sits_out_what_it_does_not_support():
     assert (row.name, row.tokens, row.ratio_to_assisted) == ("plain batch 2", 8, None)
 
 
-def test_a_near_tie_is_told_in_the_row_and_ratios_stay():
+def test_a_near_tie_is_in_the_row_and_the_ratios_remain():
     clock = Clock()
     series = run([Scripted(None, clock, [1.0] * 4), Scripted("x", clock, [2.0] * 4, output=(7, 5, 9, 2))], near=True)
     _, row = rows(series, {1: 1}, "x", "same")
@@ -206,7 +206,7 @@ def test_a_peer_that_breaks_is_an_error_row_and_the_others_go_on():
     assert (row.tokens_per_second, row.spread, ours.runs) == (None, None, 3)
 
 
-def test_a_fault_of_our_own_code_is_not_dressed_up():
+def test_an_error_of_our_own_code_is_raised_unchanged():
     clock = Clock()
     with pytest.raises(ZeroDivisionError):
         run([Scripted(None, clock, [], raises=ZeroDivisionError())])

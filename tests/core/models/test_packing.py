@@ -83,7 +83,7 @@ def test_a_layout_that_disagrees_is_not_taken_however_fast(monkeypatch):
     assert fastest([linear()], LAYOUTS[0], Ticking(*laps(*[0.1] * 7), *ROUND)) == UNPACKED
 
 
-def test_fewer_rows_than_pay_are_computed_from_the_weight_as_it_was():
+def test_fewer_rows_than_pay_use_the_unpacked_weight():
     one = PackedLinear(linear(), Choice(LAYOUTS[0], 4))
     one.linear.weight[:] = 0.0
     assert not one(torch.ones(1, 3, 48)).any()
@@ -110,7 +110,7 @@ def test_packing_replaces_every_linear_layer_and_its_weights_stay_readable(netwo
     torch.testing.assert_close(network(x), expected, rtol=1e-5, atol=1e-5)
 
 
-def test_the_networks_own_layers_are_back_for_a_while(network):
+def test_the_networks_own_layers_are_restored_within_the_block(network):
     own = network[0]
     pack(network)
     packed = network[0]

@@ -83,7 +83,7 @@ def test_the_first_call_converts_and_later_calls_find_the_folder(conversions: li
     assert embedded.content_hash(first) == hashlib.sha256(b"weights").hexdigest()
 
 
-def test_progress_says_what_happens_and_ends_at_one(conversions: list[Path]) -> None:
+def test_progress_names_each_stage_and_ends_at_one(conversions: list[Path]) -> None:
     said: list[tuple[str, float]] = []
     embedded.ensure(lambda message, share: said.append((message, share)))
     assert said == [("checking the converted model", 0.95), ("converted", 1.0)]

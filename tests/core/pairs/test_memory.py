@@ -140,7 +140,7 @@ def test_a_description_has_the_models_shape(tmp_path: Path) -> None:
     assert said.disk_bytes == sum(file.stat().st_size for file in files)
 
 
-def test_a_model_without_a_chat_template_says_so(tmp_path: Path) -> None:
+def test_a_model_without_a_chat_template_is_described_so(tmp_path: Path) -> None:
     folder = save_tiny_model(tmp_path / "tiny", seed=1)
     (folder / "chat_template.jinja").unlink()
     assert not describe("tiny", folder).chat_template
@@ -336,7 +336,7 @@ def test_a_driver_that_does_not_answer_is_a_sentence(driver: Driver) -> None:
     )
 
 
-def test_without_the_management_library_the_sentence_says_what_to_install(
+def test_without_the_management_library_the_sentence_names_what_to_install(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)
