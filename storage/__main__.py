@@ -16,7 +16,8 @@ from sqlalchemy import func, select
 from core.errors import BadInput, SpecLensError
 from core.records import RunStatus
 from storage.connect import default_path, refusal
-from storage.export.bundle import write_bundle, write_dictionary, write_table
+from storage.export.bundle import write_bundle, write_table
+from storage.export.csv import write_dictionary
 from storage.export.dictionary import FORMATS, TABLES
 from storage.export.files import Files
 from storage.filters import RunFilter

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from core.errors import BadInput
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from storage.export import readings
 from storage.export.bundle import export_file
 from storage.export.cells import inert

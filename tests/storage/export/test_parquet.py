@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from core.errors import BadInput
-from core.results.metrics import GLOSSARY
+from core.results.glossary import GLOSSARY
 from storage.export import parquet, readings
 from storage.export.bundle import export_file
 from storage.export.csv import export_csv
