@@ -1,8 +1,8 @@
-"""Fills a database with made-up runs as the app would have stored them, by bulk Arrow inserts.
+"""A database of made-up runs in the form that the app stores, filled by bulk Arrow inserts.
 
-The shape of the data is that of real runs: run ids that sort by time, chains and trees of several budgets beside plain
-runs, whole rounds with tested positions and their twenty top tokens, texts, summaries, names, tags and notes. The
-numbers are drawn from one seed and mean nothing.
+The data has the structure of real runs: run ids that sort by time, chains and trees of several budgets and plain runs,
+whole rounds with tested positions and their twenty top tokens, texts, summaries, names, tags and notes. The numbers are
+random, from one seed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PLAIN_ROUNDS = 40
 """Rounds of a plain run; every fifth run is one."""
 
 TOP = 20
-"""Top tokens of a position, as the engine keeps them."""
+"""Top tokens of a position, as many as the engine records."""
 
 BATCH = 200
 """Runs in one transaction."""
@@ -56,7 +56,7 @@ SHAPES: tuple[tuple[ShapeSpec, int], ...] = (
     (TreeShape(steps=5, topk=5, nodes=26), 5),
     (TreeShape(steps=6, topk=10, nodes=61), 10),
 )
-"""Shapes of the other runs in turn, each with its siblings per position."""
+"""Shapes of the other runs in turn, each with its number of siblings per position."""
 
 FIRST = datetime(2025, 1, 1, tzinfo=UTC)
 APART = timedelta(minutes=7)
@@ -72,7 +72,7 @@ class Filled:
 
 @dataclass(slots=True)
 class _Batch:
-    """Arrays of the run parts, gathered run by run."""
+    """Arrays of the parts of runs, gathered run by run."""
 
     numbers: np.random.Generator
     words: pa.Array
@@ -84,11 +84,11 @@ class _Batch:
     )
 
     def add(self, table: Table, run_id: str, count: int, **arrays: Any) -> None:
-        """``count`` rows of a run's part, each column an array or one value for all."""
+        """Adds ``count`` rows of a run's part; each column is an array or one value for all rows."""
         self.parts[table].append({"run_id": run_id, "count": count, **arrays})
 
     def arrow(self, table: Table) -> pa.Table:
-        """What was gathered, as one Arrow table in the order of the schema."""
+        """The gathered rows as one Arrow table, columns in the order of the schema."""
         gathered = self.parts[table]
         counts = [part["count"] for part in gathered]
         columns: list[pa.Array] = []
@@ -114,7 +114,7 @@ class _Batch:
 def fill(
     path: Path, run_count: int, candidate_count: int, say: Callable[[str], object] = lambda _: None, seed: int = 7
 ) -> Filled:
-    """Makes the database ``path`` with so many ended runs and at least so many candidates.
+    """Creates the database ``path`` with ``run_count`` ended runs and at least ``candidate_count`` candidates.
 
     Raises StorageUnavailable when the file cannot be opened or the disk is full.
     """
@@ -161,7 +161,7 @@ def _run(batch: _Batch, number: int, run_id: str, budget: int) -> None:
 
 
 def _rounds(batch: _Batch, run_id: str, drafted: int, siblings: int, depth: int, made: int) -> np.ndarray:
-    """The rounds of a run and their parts; returns how many tokens each round accepted."""
+    """Adds the rounds of a run and their parts; returns the number of accepted tokens of each round."""
     draw = batch.numbers
     accepted = np.minimum(draw.geometric(0.4, made) - 1, depth)
     round_index = np.repeat(np.arange(made), drafted)

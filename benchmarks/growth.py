@@ -1,15 +1,15 @@
-"""What must not grow: ``python -m benchmarks.growth``, on a small Llama of random weights (vocabulary 49,152).
+"""Costs that must not grow with context or output: ``python -m benchmarks.growth``, on a small random Llama.
 
-Side by side, in one process:
+Measured in one process:
 
-* **state**: what keeping an accepted path takes after a context of 128 and of 4,096 tokens, for a chain (nothing moves)
-  and for a tree whose accepted path is not the first branch (rows of the cache move). Rounds alternate between the two.
-* **overhead**: what a round takes outside the network's forward, near 64 and near 2,000 tokens of output of the same
+* **state**: time to keep an accepted path after a context of 128 and of 4,096 tokens, for a chain (nothing moves) and
+  for a tree whose accepted path is not the first branch (cache rows move). Rounds alternate between the contexts.
+* **overhead**: time of a round outside the network's forward pass, near 64 and near 2,000 tokens of output of the same
   runs, for plain decoding and prompt lookup, greedy and sampled.
 
-Medians of processor time in microseconds, and their ratio. What a round takes outside the forward depends on how many
-candidates it has and how many positions it visits, so the rounds compared are of one kind: as many candidates drafted
-and tokens committed, the kind that both ends have most of.
+Prints medians of processor time in microseconds, and their ratio. A round's overhead depends on its numbers of
+candidates and of visited positions, so only rounds of one kind are compared: equal numbers of drafted candidates and of
+committed tokens, the kind that is most frequent at both lengths.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from core.records import ROOT, Round
 from core.types import Request, Sampling, Stops
 
 CLOCK = time.thread_time
-"""Processor time of the engine's thread: what else the machine does is not in it."""
+"""Processor time of the engine's thread, without other work of the machine."""
 VOCAB = 49_152
 CONTEXTS = (128, 4096)
 OUTPUTS = (64, 2000)
 WINDOW = 32
-"""Rounds at either output length, the last ones before it."""
+"""Number of rounds before each output length that are compared."""
 PROMPT = 64
 
 CHAIN = Draft.chosen((5, 6, 7, 8), (ROOT, 0, 1, 2))
@@ -57,7 +57,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Medians in microseconds at ``small`` and ``large`` tokens."""
+    """One comparison: medians in microseconds at ``small`` and at ``large`` tokens."""
 
     name: str
     small: int
@@ -68,18 +68,18 @@ class Growth:
 
 
 class Timed:
-    """A network that adds up the seconds of its forwards in ``spent``."""
+    """A network that sums the seconds of its forward passes in ``spent``."""
 
     def __init__(self, network: Any) -> None:
         self._network = network
         self.spent = 0.0
 
     def __getattr__(self, name: str) -> Any:
-        """Everything else is the network's own."""
+        """Every other attribute is the network's own."""
         return getattr(self._network, name)
 
     def __call__(self, **inputs: Any) -> Any:
-        """The forward."""
+        """One forward pass, timed."""
         start = CLOCK()
         try:
             return self._network(**inputs)
@@ -88,26 +88,26 @@ class Timed:
 
 
 class Numbers:
-    """A codec without a tokenizer: a prompt is a count of tokens, a token its number."""
+    """A codec without a tokenizer: the prompt's text is its number of tokens, a token's text is its id."""
 
     vocab = VOCAB
     eos: frozenset[int] = frozenset()
 
     def encode(self, request: Request) -> list[int]:
-        """As many different tokens as the prompt says."""
+        """The number of different token ids that the prompt states."""
         return list(range(100, 100 + int(request.prompt)))
 
     def piece(self, token: int) -> str:
-        """The number."""
+        """The token's id as text."""
         return f"{token} "
 
     def stream(self) -> Any:
-        """Every token completes its own text."""
+        """A stream in which every token completes its own text."""
         return SimpleNamespace(step=self.piece, flush=lambda: "")
 
 
 def small_network() -> Any:
-    """Two layers of hidden size 64, drawn from a seed."""
+    """A Llama of two layers and hidden size 64, with seeded random weights."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=VOCAB,
@@ -125,7 +125,7 @@ def small_network() -> Any:
 
 
 def state(network: Any, rounds: int) -> Iterator[Growth]:
-    """Keeping a path after either context."""
+    """Times of keeping a path after each context."""
     for name, (draft, path) in PATHS.items():
         room = rounds * (len(path) + 1) + len(draft.tokens) + 1
         targets = {size: SlotTarget(network, VOCAB, 1, size + room) for size in CONTEXTS}
@@ -142,7 +142,7 @@ def state(network: Any, rounds: int) -> Iterator[Growth]:
 
 
 def overhead(network: Any, runs: int) -> Iterator[Growth]:
-    """Rounds of the same runs near either output length."""
+    """Overhead of rounds of the same runs near each output length."""
     for name, (drafter, shape, temperature) in SETTINGS.items():
         kinds: dict[int, dict[Kind, list[float]]] = {size: {} for size in OUTPUTS}
         for seed in range(runs):
@@ -166,7 +166,7 @@ def overhead(network: Any, runs: int) -> Iterator[Growth]:
 
 
 Kind = tuple[int, int]
-"""Candidates drafted and tokens committed."""
+"""A round's numbers of drafted candidates and committed tokens."""
 
 
 def _outside(network: Any, request: Request) -> dict[int, list[tuple[Kind, float]]]:
@@ -199,7 +199,7 @@ def _growth(name: str, sizes: tuple[int, int], seconds: dict[int, list[float]]) 
 
 
 def main() -> None:
-    """Measure and print."""
+    """Measures and prints."""
     arguments = argparse.ArgumentParser(prog="python -m benchmarks.growth", description="What must not grow.")
     arguments.add_argument("--rounds", type=int, default=100, help="rounds a state time is the median of")
     arguments.add_argument("--runs", type=int, default=3, help="runs an overhead is the median of")

@@ -1,17 +1,17 @@
-"""``python -m benchmarks.live``: how soon a round that has ended is seen, and what being watched costs the engine.
+"""``python -m benchmarks.live``: the delay until a round is visible, and the cost of viewers to the engine.
 
-Starts the app with the embedded model and a temporary data folder, and decodes the same greedy request again and again,
-watched by 0, 1, 5 and 20 viewers in turn (pages of one headless Chromium, each in a window and session of its own; the
-browser's work is done by this machine too, which serves nobody else in use: ``--nice 19`` gives it only the processor
-time that engine and app leave; ``--remote`` takes connections that ask for every redraw and draw nothing, as viewers
-on other machines are to this one, and measures decoding alone). 0 viewers: submitted through a page that
-is closed before the first round. Prints Markdown and, last, one line of JSON. Exit code 1 when a target is missed.
+Starts the app with the embedded model and a temporary data folder, and decodes the same greedy request repeatedly with
+0, 1, 5 and 20 viewers in turn: pages of one headless Chromium, each with its own window and session. The browser runs
+on this machine too, unlike in real use: ``--nice 19`` leaves it only the processor time that engine and app don't need;
+``--remote`` replaces it by connections that request every redraw and draw nothing, like viewers on other machines, and
+measures decoding alone. With 0 viewers the run is submitted by a page that is closed before the first round. Prints
+Markdown and then one line of JSON. Exit code 1 when a target is missed.
 
-* *round end → paint*: from the engine's having committed a round (Unix clock, in the engine's process) to the moment
-  after the first frame that has the round's row in it (Unix clock, in the page). A run that ends shows its first
-  rounds, so that rounds younger than the last drawing are never seen as rows; they are counted apart.
-* *decoding*: tokens per second of decoding as the store has them, medians; the ratio is the median over turns of that
-  turn's tokens per second over the same turn's without viewers.
+* *round end → paint*: from the engine's commit of a round (Unix clock, in the engine's process) to the moment after the
+  first frame that shows the round's row (Unix clock, in the page). A page shows an ended run from its first rounds, so
+  rounds after the last redraw never appear as rows; they are counted separately.
+* *decoding*: stored tokens per second, medians; the ratio is the median over turns of a turn's tokens per second over
+  those of the same turn without viewers.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from storage.store import Store
 from tests.helpers.running_app import RunningApp, open_browser, running_app
 
 PAINT_P95_S = 0.7
-"""95 % of rounds are to be seen within this many seconds of their end, by one viewer."""
+"""Target: 95 % of rounds are painted within this many seconds of their end, with one viewer."""
 
 SLOWED = 0.02
-"""Decoding is to lose at most this share to one viewer."""
+"""Target: largest share of decoding speed that one viewer costs."""
 
 PATIENCE_S = 900.0
-"""Longest that one run may take."""
+"""Timeout of one run, in seconds."""
 
 PROMPT = "Tell a long story about a lighthouse keeper who had not seen a ship for eleven days."
 
@@ -56,9 +56,9 @@ app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_mar
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One run under watch. ``paint_s``: per viewer and round, seconds from its end until it was painted; ``unseen``:
-    rounds that no row was ever drawn of; ``redraws``: for all remote viewers together. Processor seconds per second of
-    decoding, of each side."""
+    """One run with viewers. ``paint_s``: seconds from a round's end to its paint, per viewer and round; ``unseen``:
+    rounds that never appeared as a row; ``redraws``: of all remote viewers together; then processor seconds per second
+    of decoding, by process."""
 
     viewers: int
     run_id: str
@@ -72,7 +72,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """How runs are watched: their ``tokens``, the browser's niceness, and whether viewers are ``remote``."""
+    """How runs are watched: their number of ``tokens``, the browser's niceness, and whether viewers are ``remote``."""
 
     tokens: int
     nice: int
@@ -89,7 +89,7 @@ def measure(
     ] = 0,
     remote: Annotated[bool, typer.Option("--remote", help="Viewers without a browser here: decoding alone.")] = False,
 ) -> None:
-    """Measures round end → paint, and decoding slowed by viewers."""
+    """Measures round end → paint, and the decoding speed with viewers."""
     counts = [int(count) for count in viewers.split(",")]
     watch = Watch(tokens, nice, remote)
     with tempfile.TemporaryDirectory(prefix="speclens-live-") as name:
@@ -109,8 +109,8 @@ def measure(
 def _turns(
     running: RunningApp, browser: Browser, folder: Path, counts: Sequence[int], repeat: int, watch: Watch
 ) -> list[Turn]:
-    """Every run, the first (which loads the model) left out. Each round of counts begins with another one, so that a
-    machine that slows down or speeds up favours none."""
+    """Every run but the first, which loads the model. Each repetition begins with another number of viewers, so that
+    drift of the machine favours none."""
     order = [counts[(place + shift) % len(counts)] for shift in range(repeat) for place in range(len(counts))]
     turns = []
     for number, count in enumerate((1, *order)):
@@ -149,7 +149,7 @@ def _turn(running: RunningApp, browser: Browser, folder: Path, number: int, coun
 
 
 def _rounds(path: Path) -> dict[int, float]:
-    """When each round ended (Unix seconds), once the run is over."""
+    """The end of each round (Unix seconds), after the run has ended."""
     limit = time.monotonic() + PATIENCE_S
     while time.monotonic() < limit:
         lines = path.read_text().splitlines(keepends=True) if path.exists() else []
@@ -160,13 +160,13 @@ def _rounds(path: Path) -> dict[int, float]:
 
 
 def _cpu(running: RunningApp) -> tuple[float, float, float]:
-    """Processor seconds so far: the engine's process, the app's, the browser's with what drives it."""
+    """Processor seconds so far of the engine, of the app, and of the browser with its driver."""
     app = psutil.Process(running.process.pid)
     return _spent(app.children()), _spent([app]), _spent(_browser(running))
 
 
 def _yielding(processes: Sequence[psutil.Process], nice: int) -> None:
-    """Gives processes this niceness, and the scheduling groups of their sessions too: Linux weighs those first."""
+    """Sets the niceness of processes and of their sessions' scheduling groups, which Linux weighs first."""
     ours = Path("/proc/self/autogroup")
     for process in processes:
         process.nice(nice)
@@ -176,7 +176,7 @@ def _yielding(processes: Sequence[psutil.Process], nice: int) -> None:
 
 
 def _browser(running: RunningApp) -> list[psutil.Process]:
-    """The browser's processes and what drives them: all that this process started but the app and its engine."""
+    """The processes of the browser and its driver: all children of this process except the app and its engine."""
     app = psutil.Process(running.process.pid)
     theirs = {app.pid, *(one.pid for one in app.children(recursive=True))}
     return [one for one in psutil.Process().children(recursive=True) if one.pid not in theirs]
@@ -205,7 +205,7 @@ def _speeds(runs: Runs, turns: Sequence[Turn]) -> list[float]:
 
 
 def _report(counts: Sequence[int], turns: Sequence[Turn], speeds: Sequence[float]) -> bool:
-    """Prints both tables and the JSON; whether the targets were met, as far as one viewer was measured."""
+    """Prints both tables and the JSON; returns whether the targets were met (True if one viewer was not measured)."""
     rows = [_row(count, counts, turns, speeds) for count in counts]
     print("| viewers | rounds seen | never a row | paint p50 | p95 | max |\n|---:|---:|---:|---:|---:|---:|")
     for row in rows:
@@ -220,11 +220,11 @@ def _report(counts: Sequence[int], turns: Sequence[Turn], speeds: Sequence[float
     one = next((row for row in rows if row["viewers"] == 1), {"p95_s": None, "ratio": None})
     late = one["p95_s"] is not None and one["p95_s"] > PAINT_P95_S
     slowed = one["ratio"] is not None and one["ratio"] < 1 - SLOWED
-    told = [
+    targets = [
         f"p95 ≤ {1000 * PAINT_P95_S:.0f} ms {_verdict(one['p95_s'], late)}",
         f"at most {SLOWED:.0%} slower {_verdict(one['ratio'], slowed)}",
     ]
-    print(f"\nTargets with one viewer: {', '.join(told)}.\n")
+    print(f"\nTargets with one viewer: {', '.join(targets)}.\n")
     print(json.dumps({"rows": rows, "turns": [_rounded(turn) for turn in turns]}))
     return not (late or slowed)
 

@@ -1,9 +1,9 @@
-"""The engine with a tap, for ``benchmarks.live``: ``engine.cycles``, which notes on the Unix clock when each round
-ended, before anybody else hears of it, and begins only when it is told to.
+"""The engine for ``benchmarks.live``: ``engine.cycles`` that waits for a start file and logs when each round ends.
 
-It runs in the worker, put there by ``SPECLENS_ENGINE``. The n-th request of the process waits until the file ``go-n``
-exists in the folder that :data:`FOLDER` names, so that every viewer is there before the first round, and writes its
-rounds to ``rounds-n.jsonl``. The engine's clock starts after the wait and stands while a line is written.
+It replaces the engine in the worker through ``SPECLENS_ENGINE``. The n-th request of the process waits for the file
+``go-n`` in the folder that :data:`FOLDER` names, so that every viewer is connected before the first round, and writes
+the Unix time of each round's end to ``rounds-n.jsonl`` before the round is reported. The engine's clock starts after
+the wait and stops while a line is written.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from core.records import Ended, Event, Round
 from core.types import Request
 
 FOLDER = "SPECLENS_BENCH_FOLDER"
-"""Environment variable: where the files are."""
+"""Environment variable with the folder of the files."""
 
 POLL_S = 0.02
 
@@ -32,7 +32,7 @@ _numbers = itertools.count()
 def cycles(
     requests: Sequence[Request], pair: Any, *, should_stop: Callable[[], bool] = lambda: False
 ) -> Generator[tuple[Event, ...], None, None]:
-    """As :func:`core.decoding.engine.cycles`."""
+    """Like :func:`core.decoding.engine.cycles`."""
     folder, number = Path(os.environ[FOLDER]), next(_numbers)
     while not (folder / f"go-{number}").exists() and not should_stop():
         time.sleep(POLL_S)

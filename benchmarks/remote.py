@@ -1,5 +1,5 @@
-"""A viewer on another machine, as far as this one can tell: it keeps the app's connection and asks for every redraw a
-page would ask for, but draws nothing. So the cost of being watched is the app's alone, without a browser's."""
+"""A viewer as if on another machine: it keeps a connection to the app and requests every redraw that a page would, but
+draws nothing. So only the app's cost of a viewer is measured, without a browser's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ POLL_S = 0.5
 
 
 class RemoteViewer:
-    """One connection that looks at a run. ``redraws``: how often the app drew for it."""
+    """One connection that watches a run. ``redraws``: number of redraws by the app."""
 
     def __init__(self, url: str, run_id: str) -> None:
         self.redraws = 0
@@ -27,12 +27,12 @@ class RemoteViewer:
         self._thread.start()
 
     def wait(self) -> None:
-        """Returns once it is redrawn by the page's clock. Raises RuntimeError when that does not happen."""
+        """Waits for the first periodic redraw. Raises RuntimeError when there is none."""
         if not self._ticking.wait(PATIENCE_S):
             raise RuntimeError(f"the page did not begin to tick within {PATIENCE_S:.0f} s.")
 
     def close(self) -> None:
-        """Go away."""
+        """Closes the connection."""
         self._over.set()
         self._thread.join(10)
 

@@ -1,7 +1,7 @@
-"""``python -m benchmarks.store``: how quick History is over many runs, and what exports take.
+"""``python -m benchmarks.store``: the speed of History over many runs, and of exports.
 
-Fills a database (``benchmarks/fill.py``), then measures what the pages do. Prints Markdown tables. Exit code 1 when
-History opens slower than :data:`TARGET_S`.
+Fills a database (``benchmarks/fill.py``), then measures the queries of the pages. Prints Markdown tables. Exit code 1
+when History takes longer than :data:`TARGET_S` to open.
 """
 
 from __future__ import annotations
@@ -14,14 +14,12 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
-import psutil
 import typer
 
 from benchmarks.fill import fill
@@ -30,12 +28,13 @@ from storage.export.dictionary import FORMATS, TABLES, Format, TableName
 from storage.filters import RunFilter
 from storage.queries import Runs
 from storage.store import Store
+from tests.helpers.memory import Memory
 
 TARGET_S = 1.0
-"""History (the store opened, its first page, count and facets) is to take less, in seconds."""
+"""Target: longest time for History to open (the store, its first page, count and facets), in seconds."""
 
 BYTES_PER_CANDIDATE = 200
-"""Room to set aside for each candidate with its share of everything else (150 were measured), in bytes."""
+"""Disk space to reserve per candidate, with its share of everything else (150 were measured), in bytes."""
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
 
@@ -51,7 +50,7 @@ def measure(
     export: Annotated[bool, typer.Option(help="Measure exports too.")] = True,
     child: Annotated[str, typer.Option(hidden=True)] = "",
 ) -> None:
-    """Fills a database and measures what the pages do with it."""
+    """Fills a database and measures the queries of the pages."""
     if child:
         assert db is not None
         print(json.dumps(_export(db, child)))
@@ -78,20 +77,20 @@ def _filled(path: Path, run_count: int, candidate_count: int) -> None:
         if free < 2 * need:
             print(f"{path.parent} has {free / 1e9:.1f} GB free; {2 * need / 1e9:.1f} GB are wanted.", file=sys.stderr)
             raise typer.Exit(1)
-        made = fill(path, run_count, candidate_count, lambda said: print(said, end="\r", file=sys.stderr, flush=True))
+        made = fill(path, run_count, candidate_count, lambda line: print(line, end="\r", file=sys.stderr, flush=True))
         print(f"Filled in {made.seconds:.0f} s.\n")
     with Store(path) as store, store.database.read() as connection:
         held = {
             name: connection.exec_driver_sql(f"SELECT count(*) FROM {name}").scalar_one()
             for name in ("runs", "rounds", "candidates", "positions", "top_tokens")
         }
-    said = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in held.items())
-    print(f"{said}; {path.stat().st_size / 1e6:,.0f} MB. {os.cpu_count()} cores, Python {platform.python_version()}.")
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in held.items())
+    print(f"{counts}; {path.stat().st_size / 1e6:,.0f} MB. {os.cpu_count()} cores, Python {platform.python_version()}.")
     print(f"Load average before: {os.getloadavg()[0]:.1f}.\n")
 
 
 def _pages(path: Path, repeat: int) -> float:
-    """Prints the table of what pages do; returns the median time that History takes to open, in seconds."""
+    """Prints the table of page queries; returns the median time that History takes to open, in seconds."""
     print("| What | median | slowest |\n|---|---:|---:|")
 
     def history() -> None:
@@ -147,7 +146,7 @@ def _row(what: str, do: Callable[[], Any], repeat: int, of: int = 1) -> float:
 
 
 def _forget(path: Path) -> None:
-    """Has the system drop the file from its memory, so that the next reading comes from the disk."""
+    """Drops the file from the system's page cache, so that the next read comes from the disk."""
     with path.open("rb") as file, suppress(AttributeError):  # not on every system
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
@@ -188,38 +187,6 @@ def _export(path: Path, what: str) -> dict[str, Any]:
         with store.database.read() as connection:
             rows = connection.exec_driver_sql(f"SELECT count(*) FROM {table}").scalar_one()
     return {"rows": rows, "bytes": size, "seconds": seconds, "grew": memory.grew, "cache": memory.cache}
-
-
-class Memory:
-    """Watches this process: ``grew``, the most that resident memory grew by, and ``cache``, how much DuckDB's own
-    buffers grew meanwhile (pages of the file, bounded by its ``memory_limit``); both in bytes."""
-
-    def __init__(self, store: Store, every_s: float = 0.02) -> None:
-        self._store = store
-        self._process = psutil.Process()
-        self._over = threading.Event()
-        self._every_s = every_s
-        self._thread = threading.Thread(target=self._watch)
-        self.grew = self.cache = 0
-
-    def __enter__(self) -> Memory:
-        self._before = self._process.memory_info().rss
-        self._held = self._buffers()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-        self.cache = self._buffers() - self._held
-
-    def _watch(self) -> None:
-        while not self._over.wait(self._every_s):
-            self.grew = max(self.grew, self._process.memory_info().rss - self._before)
-
-    def _buffers(self) -> int:
-        with self._store.database.read() as connection:
-            return int(connection.exec_driver_sql("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").scalar_one())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Browser pages that note when they painted each round: the watching half of ``benchmarks.live``."""
+"""Browser pages that record when they paint each round, for ``benchmarks.live``."""
 
 from __future__ import annotations
 

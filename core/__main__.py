@@ -86,7 +86,7 @@ def generate(
     """Decode a prompt (or a batch) speculatively and show every round."""
     from core.pairs.presets import default_drafter
 
-    chosen = parse_drafter(drafter) if drafter else default_drafter(pair) or NoDrafter()
+    chosen = parse_drafter(drafter) if drafter else default_drafter(pair)
     if isinstance(chosen, NoDrafter) and shape is None:
         shaped = NoShape()
     else:

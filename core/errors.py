@@ -1,12 +1,12 @@
-"""Errors that reach a person: each carries one sentence saying what happened, which value, and what to do."""
+"""Errors for the user: the message is one sentence with what happened, which value, and what to do."""
 
 
 class SpecLensError(Exception):
-    """Base of every error whose message is written for the user. Never shows a traceback on a page."""
+    """Base of every error whose message is written for the user; pages show it without a traceback."""
 
 
 class BadInput(SpecLensError, ValueError):
-    """A value a person gave cannot be used (empty prompt, γ = 0, unknown option …). Exit code 2 on the command line."""
+    """A value from the user cannot be used (empty prompt, γ = 0, unknown option …). Exit code 2 on the command line."""
 
 
 class ModelUnavailable(SpecLensError):
@@ -14,7 +14,7 @@ class ModelUnavailable(SpecLensError):
 
 
 class PeerUnavailable(SpecLensError):
-    """What a benchmark compares with isn't installed here: another engine, or the prompts."""
+    """A benchmark needs something that isn't installed: another engine, or a set of prompts."""
 
 
 class EngineFault(SpecLensError):

@@ -1,4 +1,4 @@
-"""Faults of a run as sentences, and the memory that they leave behind."""
+"""Exceptions of a run as sentences, and freeing memory after one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sentence(fault: Exception) -> str:
-    """What a person reads of it: our own errors as they are, others by their kind and first line."""
+    """The exception as a sentence: the message of our own errors, otherwise the type and first line."""
     if isinstance(fault, SpecLensError):
         return str(fault)
     first_line = (str(fault).strip().splitlines() or ["no message"])[0]
@@ -47,19 +47,19 @@ def fault_after(model: str, node: int) -> str:
 
 
 def is_out_of_memory(fault: Exception) -> bool:
-    """True for a device's or the host's failed allocation; imports no torch to find out."""
+    """True for a failed allocation on the device or the host. Does not import torch."""
     torch = sys.modules.get("torch")
     return (
         isinstance(fault, MemoryError)
         or (torch is not None and isinstance(fault, torch.OutOfMemoryError))
-        # What torch's CPU allocator raises is a bare RuntimeError.
+        # torch's CPU allocator raises a plain RuntimeError
         or (isinstance(fault, RuntimeError) and "can't allocate memory" in str(fault))
     )
 
 
 def free_memory() -> None:
-    """Collect garbage and hand cached device memory back."""
+    """Collects garbage and releases cached device memory."""
     gc.collect()
-    torch = sys.modules.get("torch")  # if nobody has imported it, there is nothing to free
+    torch = sys.modules.get("torch")  # without torch there is no device memory
     if torch is not None and torch.cuda.is_initialized():
         torch.cuda.empty_cache()

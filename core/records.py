@@ -1,4 +1,4 @@
-"""What comes out of a run: frozen records of plain Python values. No torch here.
+"""The records of a run: frozen, of plain Python values. No torch here.
 
 An engine yields, per request, one :class:`Started`, then :class:`Round` s, then one :class:`Ended`. Counts and seconds
 are recorded; rates are derived in ``core/results/metrics.py`` alone (metrics.md).
@@ -19,7 +19,7 @@ Fate = Literal["accepted", "rejected", "unreached", "cut"]
 """accepted: committed · rejected: tested and failed · unreached: never tested · cut: accepted, but after a stop."""
 
 Source = Literal["correction", "bonus", "none"]
-"""How a round's last token came; none: the round stopped inside its draft."""
+"""Where a round's last token comes from; none: the round stopped inside its draft."""
 
 StopReason = Literal[
     "eos",
@@ -38,9 +38,9 @@ TERMINAL: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled", "inte
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One acceptance test. ``p`` and ``q`` are the current probabilities of the token at the moment of the test (after
-    earlier siblings' rejections; p of a rule with a law r* of its own stays the target's); accepted iff
-    ``u < accept_prob``, but in a block, where the largest such candidate takes all before it along."""
+    """One acceptance test. ``p`` and ``q`` are the token's probabilities when it was tested, after the rejection of
+    earlier siblings (for a rule with its own law r*, p is still the target's). Accepted iff ``u < accept_prob``; in a
+    block, the last such candidate is accepted together with all before it."""
 
     node: int
     token: int
@@ -50,13 +50,13 @@ class Trial:
     u: float
     accepted: bool
     redraw_fallback: bool = False
-    """The rule's ``draft_in_set`` redraw found no draft mass on A, or ``cos_cd``'s p/q^μ left nothing, and the target's
-    distribution stood in (rules.md §1)."""
+    """The target's distribution was used, because the rule's ``draft_in_set`` redraw has no draft mass on A or
+    ``cos_cd``'s p/q^μ is zero everywhere (rules.md §1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rule made of a draft: the accepted node path, then the token drawn at its end."""
+    """The outcome of verifying a draft: the accepted node path, then the token drawn at its end."""
 
     path: tuple[int, ...]
     next_token: int
@@ -68,10 +68,10 @@ class Verdict:
 class Node:
     """One candidate of a round.
 
-    ``parent`` is a node index or :data:`ROOT`; ``q`` the probability it was drawn with (1 when the choice was
-    deterministic); ``score`` the drafter's own probability; ``p``, ``accept_prob``, ``u`` are None when never tested.
-    ``text`` is for display: bytes that are only part of a character appear as ⟨e2⟩. Block verification tests the whole
-    chain, so there even unreached nodes have p, ``accept_prob`` (hᵢ) and u.
+    ``parent`` is a node index or :data:`ROOT`; ``q``: the probability that it was drawn with (1 when deterministic);
+    ``score``: the drafter's own probability; ``p``, ``accept_prob``, ``u``: None when never tested. ``text`` is for
+    display: bytes that are only part of a character appear as ⟨e2⟩. Block verification tests the whole chain, so even
+    its unreached nodes have p, ``accept_prob`` (hᵢ) and u.
     """
 
     token: int
@@ -85,17 +85,17 @@ class Node:
     accept_prob: float | None
     u: float | None
     near_threshold: bool = False
-    """|u − accept_prob| < 1e-5: float noise could have decided otherwise."""
+    """|u − accept_prob| < 1e-5: rounding could reverse the decision."""
     redraw_fallback: bool = False
     """As in :class:`Trial`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopToken:
-    """One row of a position's table; ``q`` is None where nothing was drafted (bonus positions).
+    """One token of a position's table; ``q`` is None where nothing was drafted (bonus positions).
 
-    ``residual`` and ``induced`` are what the rule redraws from and what it emits there, exact over the whole
-    vocabulary; None where nothing was tested, or where the run did not measure them.
+    ``residual``: its probability when the rule redraws; ``induced``: its probability in the rule's law; both exact over
+    the whole vocabulary, None where nothing was tested or distortion was not measured.
     """
 
     token: int
@@ -108,11 +108,11 @@ class TopToken:
 
 @dataclass(frozen=True, slots=True)
 class Distortion:
-    """What the rule's law at one tested position is against the reference law p_ref (metrics.md "distortion").
+    """Distance of the rule's law from the reference law p_ref at one tested position (metrics.md "distortion").
 
-    ``kl`` in nats, None where the law leaves p_ref's support: ``escaped_mass`` is then how much of it does.
-    ``overshoot``: whether a tested token had q > p/ℓ, as a share of the tested; None for a one-hot q.
-    ``conditional``: siblings drawn without replacement, so the law is the one given the tokens tried.
+    ``kl``: nats, None where the law leaves p_ref's support; ``escaped_mass``: the law's mass outside that support.
+    ``overshoot``: share of the tested tokens with q > p/ℓ; None for a one-hot q. ``conditional``: the siblings were
+    drawn without replacement, so the law is conditional on the tokens tried.
     """
 
     kl: float | None
@@ -137,9 +137,9 @@ class Position:
 class Round:
     """One cycle: propose, score in one target pass, walk, commit. Times in seconds, device-synchronised.
 
-    ``request`` is the index in the batch. ``committed_text[i]`` is the text that ``committed[i]`` completed ("" while
-    a character is still split). ``ended_at_s`` counts from the request's acceptance on the run's own clock, which
-    stands still while the consumer holds the generator.
+    ``request``: index in the batch. ``committed_text[i]``: the text that ``committed[i]`` completed ("" while a
+    character is incomplete). ``ended_at_s`` counts from the request's acceptance on the run's own clock, which stops
+    while the consumer holds the generator.
     """
 
     request: int
@@ -156,7 +156,7 @@ class Round:
     wall_s: float
     ended_at_s: float
     distortion_s: float | None = None
-    """What measuring distortion took, in no stage and not in ``wall_s``; None where it was not measured."""
+    """Time of measuring distortion, in no stage and not in ``wall_s``; None where it was not measured."""
 
     def count(self, fate: Fate) -> int:
         """Number of nodes with this fate, in tokens."""
@@ -180,19 +180,19 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A request's prompt is in the cache. ``prefill_s``: prompt pass of target and draft, seconds."""
+    """A request's prompt is in the cache. ``prefill_s``: prompt passes of target and draft, seconds."""
 
     request: int
     prompt_tokens: int
     prefill_s: float
     recomputed_share: float | None = None
-    """Early exit: share of the target's layers that verification computes again (0 when activations are reused)."""
+    """Early exit: share of the target's layers that verification recomputes (0 when activations are reused)."""
     fingerprint: Fingerprint | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A request ended; ``text`` is the output after stop cutting. ``error`` is a sentence when ``failed``."""
+    """A request ended. ``text``: the output after stops cut it; ``error``: a sentence when ``failed``."""
 
     request: int
     stop_reason: StopReason
@@ -208,7 +208,7 @@ Event = Started | Round | Ended
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What must be equal for two runs to be compared like with like (design.md "Fixed-target fingerprint")."""
+    """The settings and environment that must be equal for a fair comparison (design.md "Fixed-target fingerprint")."""
 
     target: str
     target_hash: str
@@ -227,14 +227,14 @@ class Fingerprint:
     seed: int
     prompt_hash: str
     rule: str = "lossless"
-    """The rule under test; the law it is judged by is ``reference_law``."""
+    """The rule under test; ``reference_law`` is the law that its output is compared with."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
     """Metrics of one run, by metrics.md. Rates with an empty denominator are None. Seconds, tokens, bytes.
 
-    ``speed_up`` is not here: it needs a matched plain run and is derived where both are at hand.
+    ``speed_up`` is not a field: it needs a matched plain run as well.
     """
 
     prompt_tokens: int

@@ -1,4 +1,4 @@
-"""Pictures for docs/: starts the app on a free port with a temporary data folder, drives it, and saves what it shows.
+"""Screenshots for docs/: starts the app on a free port with a temporary data folder, operates it, and saves its pages.
 
     python scripts/screenshots.py [OUT_FOLDER]
 
@@ -26,7 +26,7 @@ expect.set_options(timeout=60_000)
 
 
 def main(folder: Path) -> None:
-    """Every picture of the documentation."""
+    """Takes every screenshot of the documentation."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as data, running_app(Path(data), fake=False) as app, open_browser() as browser:
         pages = made(app.url, _page(browser, 1280, "light"))
@@ -40,11 +40,11 @@ def main(folder: Path) -> None:
 
 
 SCROLLED = ("inspector",)
-"""Pictures of something further down a page."""
+"""Screenshots of something further down a page."""
 
 
 def made(url: str, page: Page) -> dict[str, tuple[str, str]]:
-    """Runs to look at; for each picture an address and what must be in sight there."""
+    """Runs to show; for each screenshot an address and what must be visible there."""
     page.goto(url)
     first = _run(page)
     page.get_by_role("button", name="Measure plain").click()
@@ -82,7 +82,7 @@ def _page(browser: Browser, width: int, theme: str) -> Page:
 
 
 def _run(page: Page, lanes: int = 1) -> str:
-    """Press Run, or Race, and wait for the end; the address of what ran."""
+    """Presses Run or Race and waits for the end; returns the address of the result."""
     before = page.url
     expect(page.locator('[data-test-script-state="notRunning"]')).to_be_visible()
     page.locator(".st-key-run button").click()

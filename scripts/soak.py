@@ -1,13 +1,14 @@
-"""Does memory stay flat? Runs of every kind, one after the other, for some minutes, over the app's own services.
+"""A soak test of memory: runs of every kind, one after the other, for some minutes, over the app's own services.
 
     python scripts/soak.py [--minutes 10] [--fake] [--seed 0]
 
-The app's side (queue, store, what pages read and draw) is this process, the engine its own; both are sampled every
-second. Runs are drawn from all drafters, shapes and rules that the pair has; some are cancelled, raced, paused and
-stepped, all are read as a page reads them, exported, and found in the history. After a warm-up a line is fitted to what
-each process holds. ``--fake``: table-driven models in place of the embedded one, so many more runs in the same time.
+The app's side (queue, store, reading and drawing of pages) runs in this process, the engine in another; both are
+sampled every second. Runs use random drafters, shapes and rules of the pair; some are cancelled, raced, paused and
+stepped, all are read as a page reads them, exported, and found in the history. After a warm-up, a line is fitted to the
+memory of each process. ``--fake``: table-driven models instead of the embedded one, for many more runs in the same
+time.
 
-Exit code 1 when a process grows faster than :data:`LIMIT` beyond doubt, or a run ends as it should not.
+Exit code 1 when a process significantly grows faster than :data:`LIMIT`, or a run ends with the wrong status.
 """
 
 from __future__ import annotations
@@ -43,14 +44,14 @@ from storage.filters import RunFilter
 from storage.queries import Runs
 
 LIMIT = 2.0
-"""What may be added to a process, in MB a minute: ten minutes below it are less than a model's cache."""
+"""Tolerated growth of a process, in MB a minute: in ten minutes less than a model's cache."""
 
 WARM_UP = 0.35
-"""Share of the time that is left out at the start: pairs load, and the queue fills what it keeps of ended runs."""
+"""Share of the time at the start that is ignored: pairs load, and the queue's memory of ended runs fills."""
 
 BLOCKS = 12
-"""The samples after the warm-up are fitted as the least of each of so many stretches: what an export or a reading
-takes for a moment is no growth, what never comes back is."""
+"""Number of stretches after the warm-up; the line is fitted to the minimum of each, so that the momentary memory of an
+export or a query does not count as growth."""
 
 SAMPLE_S = 1.0
 TICK_S = 0.2
@@ -68,7 +69,7 @@ PROMPTS = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Resident memory at one moment in MB: the app's, DuckDB's ``cache`` of the file in it, the engine's."""
+    """Resident memory at one moment in MB: of the app, of DuckDB's ``cache`` of the file within it, of the engine."""
 
     at_s: float
     app: float
@@ -77,7 +78,7 @@ class Sample:
 
 
 class Sampler:
-    """Looks at both processes every second, in a thread of its own."""
+    """Samples the memory of both processes every second, in its own thread."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -88,7 +89,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> list[Sample]:
-        """What was seen."""
+        """The samples so far."""
         self._over.set()
         self._thread.join()
         return self.samples
@@ -117,7 +118,7 @@ def _children(own: psutil.Process) -> int:
 
 
 class Soak:
-    """Someone who never tires of asking. ``done`` counts what was asked; ``wrong``: sentences of what went wrong."""
+    """A user who starts run after run. ``done``: number of actions by kind; ``wrong``: sentences of failures."""
 
     def __init__(self, app: Services, kind: str, seed: int, until: float) -> None:
         self.app = app
@@ -129,7 +130,7 @@ class Soak:
         self.wrong: list[str] = []
 
     def work(self) -> None:
-        """Until the time is over."""
+        """Acts until the time is over."""
         actions = (self.plainly, self.plainly, self.plainly, self.cancelled, self.raced, self.paused, self.history)
         while time.monotonic() < self.until:
             action = self.dice.choice(actions)
@@ -156,7 +157,7 @@ class Soak:
             self.watch(run_id, {"done"})
 
     def paused(self) -> None:
-        """A run that stands, is stepped, lets another pass, and goes on or is given up."""
+        """A run that is paused, stepped, overtaken by another one, then resumed or cancelled."""
         run_id = self.jobs.submit(self.spec(), paused=True)
         self.jobs.wait(run_id, lambda view: view.started is not None or view.status in TERMINAL, 300)
         for _ in range(3):
@@ -169,7 +170,7 @@ class Soak:
         self.watch(run_id, {"done", "cancelled"})
 
     def history(self) -> None:
-        """Lists, filters, single runs and an export, as History and Compare ask for them."""
+        """Lists, filters, single runs and an export, as History and Compare request them."""
         runs = self.app.runs
         assert runs is not None
         found = runs.list(RunFilter(text="text"), sort="tokens_per_second", limit=100, offset=self.dice.randrange(50))
@@ -184,7 +185,7 @@ class Soak:
         self.export(recent)
 
     def export(self, which: RunFilter) -> None:
-        """A file written in the background, as History offers it."""
+        """An export in the background, as on History."""
         exports = self.app.exports
         assert exports is not None
         export_id = exports.start(which, self.dice.choice((*TABLES, None)), self.dice.choice(("csv", "parquet")))
@@ -196,7 +197,7 @@ class Soak:
             )
 
     def watch(self, run_id: str, good: set[str]) -> None:
-        """Look at the run as a page does, until it is over."""
+        """Reads the run as a page does, until it ends."""
         while True:
             self.draw(run_id)
             view = self.jobs.wait(run_id, timeout_s=TICK_S)
@@ -205,13 +206,13 @@ class Soak:
         self.app.flush()
         shown = find(self.app, run_id)
         if shown is None or shown.status not in good:
-            said = "is nowhere" if shown is None else f"ended as {shown.status}: {shown.error}"
-            self.wrong.append(f"Run {run_id} {said}.")
+            outcome = "is nowhere" if shown is None else f"ended as {shown.status}: {shown.error}"
+            self.wrong.append(f"Run {run_id} {outcome}.")
         self.draw(run_id)
         self.done["runs"] += 1
 
     def draw(self, run_id: str) -> None:
-        """The tail of its rounds, as HTML."""
+        """Draws the last rounds of the run as HTML."""
         shown = find(self.app, run_id)
         if shown is None or not shown.total:
             return
@@ -222,7 +223,7 @@ class Soak:
             trees.rows(block, shown.plain)
 
     def spec(self, long: bool = False) -> RunSpec:
-        """A run of some kind."""
+        """A random run."""
         drafter = parse_drafter(self.dice.choice(DRAFTERS[self.kind]))
         plain = isinstance(drafter, NoDrafter)
         temperature = self.dice.choice((0.0, 0.8))
@@ -239,7 +240,7 @@ class Soak:
 
 
 def fit(at_s: Sequence[float], held: Sequence[float]) -> tuple[float, float]:
-    """Growth in MB a minute by least squares over the least of :data:`BLOCKS` stretches, and its standard error."""
+    """Growth in MB a minute by least squares over the minima of :data:`BLOCKS` stretches, and its standard error."""
     x = np.array([part.mean() for part in np.array_split(np.asarray(at_s) / 60, BLOCKS)])
     y = np.array([part.min() for part in np.array_split(np.asarray(held), BLOCKS)])
     design = np.stack([x, np.ones_like(x)], axis=1)
@@ -254,7 +255,7 @@ def main(
     fake: Annotated[bool, typer.Option(help="Table-driven models instead of the embedded one.")] = False,
     seed: Annotated[int, typer.Option(help="Of the dice.")] = 0,
 ) -> None:
-    """Drives the app's services for some minutes and says whether memory stayed flat."""
+    """Uses the app's services for some minutes and reports whether memory stayed flat."""
     if fake:
         os.environ["SPECLENS_LOADER"] = "tests.helpers.fakes:load_pair"
     with tempfile.TemporaryDirectory(prefix="speclens-soak-") as name:
@@ -277,8 +278,8 @@ def main(
 
 
 def _report(samples: Sequence[Sample], soak: Soak, minutes: float) -> bool:
-    said = ", ".join(f"{count} {what}" for what, count in sorted(soak.done.items()))
-    print(f"{minutes:g} minutes, {soak.kind} pair: {said}; {len(samples)} samples.\n")
+    done = ", ".join(f"{count} {what}" for what, count in sorted(soak.done.items()))
+    print(f"{minutes:g} minutes, {soak.kind} pair: {done}; {len(samples)} samples.\n")
     late = [sample for sample in samples if sample.at_s > WARM_UP * samples[-1].at_s]
     print("| process | after warm-up | at the end | most | growth | verdict |\n|---|---:|---:|---:|---:|---|")
     flat = True

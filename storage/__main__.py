@@ -1,6 +1,6 @@
 """``python -m storage export|info``: the database from the command line, while the app is closed.
 
-Exit code 0: done · 1: the database cannot be opened or written, in a sentence · 2: an option or value is wrong.
+Exit codes, with a sentence on stderr: 0 done · 1 the database cannot be opened or written · 2 wrong option or value.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from sqlalchemy import func, select
 from core.errors import BadInput, SpecLensError
 from core.records import RunStatus
 from storage.connect import default_path, refusal
-from storage.export.bundle import write_bundle, write_dictionary, write_table
+from storage.export.bundle import write_bundle, write_table
+from storage.export.csv import write_dictionary
 from storage.export.dictionary import FORMATS, TABLES
 from storage.export.files import Files
 from storage.filters import RunFilter
@@ -94,7 +95,7 @@ def info(db: Db = None) -> None:
         found = Runs(store)
         with store.database.read() as connection:
             schema = version(connection)
-            held = {
+            rows = {
                 table.name: connection.execute(select(func.count()).select_from(table)).scalar_one()
                 for table in (rounds, candidates)
             }
@@ -102,9 +103,9 @@ def info(db: Db = None) -> None:
         typer.echo(f"schema      {schema}")
         everything = found.count(RunFilter(archived=None))
         by_status = {name: found.count(RunFilter(status=name, archived=None)) for name in get_args(RunStatus)}
-        said = ", ".join(f"{count} {name}" for name, count in by_status.items() if count)
-        typer.echo(f"runs        {everything}" + (f" ({said})" if said else ""))
-        for name, count in held.items():
+        statuses = ", ".join(f"{count} {name}" for name, count in by_status.items() if count)
+        typer.echo(f"runs        {everything}" + (f" ({statuses})" if statuses else ""))
+        for name, count in rows.items():
             typer.echo(f"{name:<12}{count}")
 
 

@@ -1,4 +1,4 @@
-"""Bulk rows as one Arrow table and one INSERT … SELECT: 60–130 thousand rows a second, thirty times executemany."""
+"""Bulk inserts as one Arrow table and one INSERT … SELECT: 60–130 thousand rows a second, thirty times executemany."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from sqlalchemy.types import TypeEngine
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Appends ``rows`` in the connection's transaction: values as ``storage.values`` makes them, in the order of the
-    table's columns (tuples, not mappings: a long run has a hundred of them per round)."""
+    """Appends ``rows`` in the connection's transaction: values made by ``storage.values``, in the order of the table's
+    columns. Tuples rather than mappings, because a long run has a hundred of them per round."""
     if rows:
         schema = arrow_schema(table)
         values = zip(*rows, strict=True)
@@ -24,7 +24,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[tuple[Any, 
 
 @cache
 def arrow_schema(table: Table) -> pa.Schema:
-    """The table's columns as Arrow has them, in order."""
+    """The table's columns as Arrow types, in order."""
     return pa.schema([(column.name, _arrow_type(column.type)) for column in table.columns])
 
 

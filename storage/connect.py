@@ -1,4 +1,4 @@
-"""Opens the DuckDB file, and says in a sentence why it cannot be opened or written."""
+"""The connection to the DuckDB file, and its errors as sentences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from sqlalchemy.exc import DBAPIError
 from core.errors import StorageUnavailable
 
 _CONFIG = {
-    # few threads and little memory: both belong to decoding. No extension is ever fetched.
+    # few threads and little memory, since decoding needs both; extensions are never downloaded
     "threads": 2,
     "memory_limit": "1GB",
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
-    # DuckDB 1.5.6 gives readers wrong texts while it checkpoints; storage.database checkpoints when nobody reads
+    # no automatic checkpoint: DuckDB 1.5.6 returns wrong texts to readers meanwhile (see storage.database)
     "checkpoint_threshold": "1TB",
 }
 
@@ -46,9 +46,9 @@ def default_path() -> Path:
 
 
 def database_path(url_or_path: str | Path) -> Path:
-    """The file that ``duckdb:///FILE`` or a path names.
+    """The file of a ``duckdb:///FILE`` URL or a path.
 
-    Raises StorageUnavailable for another database and for memory, which every connection would have to itself.
+    Raises StorageUnavailable for other databases, and for a database in memory, which connections can't share.
     """
     text = str(url_or_path)
     if "://" in text:
@@ -62,9 +62,9 @@ def database_path(url_or_path: str | Path) -> Path:
 
 
 def connect(path: Path) -> Engine:
-    """An engine with a pooled connection per thread, tried once.
+    """An engine with a pooled connection per thread, after one successful connection.
 
-    Raises StorageUnavailable with the reason: locked, no database, no permission, no room.
+    Raises StorageUnavailable with the reason: locked, not a database, no permission, no room.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,17 +86,17 @@ def connect(path: Path) -> Engine:
 
 
 def _refusal(path: Path, error: BaseException) -> str:
-    said = reason(error)
-    if "set lock on file" in said:
-        holder = _LOCK_HOLDER.search(said)
+    message = reason(error)
+    if "set lock on file" in message:
+        holder = _LOCK_HOLDER.search(message)
         who = f"process {holder[1]}" if holder else "another process"
         return (
             f"The database {path} is in use by {who}: one process at a time can open it. "
             "Close that one (the app, or an export) and try again, or name another file."
         )
-    if "not a valid DuckDB database" in said:
+    if "not a valid DuckDB database" in message:
         return f"{path} is not a DuckDB database: name another file, or move this one away and a new one is made."
-    return f"The database {path} cannot be opened ({said})."
+    return f"The database {path} cannot be opened ({message})."
 
 
 def cause(error: BaseException) -> BaseException:
@@ -105,14 +105,14 @@ def cause(error: BaseException) -> BaseException:
 
 
 def reason(error: BaseException) -> str:
-    """The first line of what DuckDB or the system said."""
+    """The first line of the message of DuckDB or the system."""
     inner = cause(error)
-    said = str(inner).strip() or type(inner).__name__
-    return said.splitlines()[0].rstrip(".")
+    message = str(inner).strip() or type(inner).__name__
+    return message.splitlines()[0].rstrip(".")
 
 
 def is_outage(error: BaseException) -> bool:
-    """True when the same write can succeed later: disk, lock, conflict; False when the data itself is refused."""
+    """True when the same write may succeed later (disk, lock, conflict); False when the data itself is refused."""
     return isinstance(cause(error), _OUTAGE)
 
 
@@ -125,16 +125,16 @@ def is_full(error: BaseException) -> bool:
 
 
 def refusal(error: OSError) -> str:
-    """Why a file cannot be written, as the end of a sentence; a full disk with what to do."""
+    """The reason why a file cannot be written, as the end of a sentence; for a full disk, with advice."""
     return "the disk is full, so free some room" if is_full(error) else str(error.strerror or error)
 
 
 def is_conflict(error: BaseException) -> bool:
-    """True when two transactions met; trying again at once is right."""
+    """True when two transactions conflicted, so that the write should be tried again at once."""
     inner = cause(error)
     return isinstance(inner, duckdb.TransactionException) and "onflict" in str(inner)
 
 
 def is_broken(error: BaseException) -> bool:
-    """True when DuckDB has invalidated the open database, so that it must be closed and opened again."""
+    """True when DuckDB has invalidated the open database: it must be closed and opened again."""
     return isinstance(cause(error), (duckdb.FatalException, duckdb.InternalException, duckdb.ConnectionException))

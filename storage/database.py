@@ -1,4 +1,4 @@
-"""The open database: a connection per thread for readers, one writer, and closing and opening again after a fault."""
+"""The open database: a connection per thread for readers, one writer, and reopening after a fault."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _open: set[Path] = set()
 _open_lock = threading.Lock()
 
 WAIT_S = 10.0
-"""Longest a reader waits for a database that is being opened again or checkpointed, and the reverse, in seconds."""
+"""Longest that readers wait for a checkpoint or reopening, and that reopening waits for readers, in seconds."""
 
 READERS_S = 1.0
-"""How long a checkpoint waits for readers to leave, in seconds; meanwhile new ones wait for it."""
+"""Longest that a checkpoint waits for readers to finish, in seconds; new readers wait for the checkpoint."""
 
 
 class Database:
-    """One open file. ``read()`` from any thread; ``write()``, ``checkpoint()``, ``restart()`` from the writer's only.
+    """One open file. ``read()`` is for any thread; ``write()``, ``checkpoint()`` and ``restart()`` for the writer's.
 
-    Nothing else in this process may open the file by other means, not even to copy it: closing such a handle drops
-    the lock that keeps other processes out.
+    Nothing else in this process may open the file, not even to copy it: closing that handle would release the lock
+    that keeps other processes out.
     """
 
     def __init__(self, path: Path) -> None:
@@ -50,7 +50,7 @@ class Database:
             _open.add(path)
         try:
             self._engine = open_current(path)
-            # a connection held throughout keeps the file locked while the pool is idle
+            # an open connection keeps the file locked while the pool is idle
             self._anchor = self._engine.connect()
         except BaseException:
             self._forget()
@@ -77,7 +77,7 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A connection of this thread's own for one short reading; faults of the file become StorageUnavailable."""
+        """A connection for one short query of the calling thread. Raises StorageUnavailable for faults of the file."""
         try:
             with self._entered(), self._engine.connect() as connection:
                 yield connection
@@ -88,9 +88,9 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """One transaction, committed at the end; errors come as they are, for the writer to judge.
+        """One transaction, committed at the end; errors are raised unchanged, for the writer to classify.
 
-        Opens the file again first when it was shut (StorageUnavailable when that fails; the next call tries again).
+        Reopens the file first if it is shut. Raises StorageUnavailable when that fails; the next call tries again.
         """
         if self._shut:
             self._reopen()
@@ -98,10 +98,10 @@ class Database:
             yield connection
 
     def checkpoint(self) -> None:
-        """Moves the log into the file; left for the next time when readers are in the way or the disk is full.
+        """Moves the log into the file; postponed to the next call when readers do not finish or the disk is full.
 
-        Nobody reads meanwhile: a reader beside a checkpoint was seen to get one column's text in another's place
-        (DuckDB 1.5.6), about once in five hundred readings of rows that are updated and deleted.
+        Readers wait meanwhile: in DuckDB 1.5.6, about one in five hundred reads of updated and deleted rows during a
+        checkpoint returned one column's text in another.
         """
         try:
             with self._alone() as alone:
@@ -109,15 +109,15 @@ class Database:
                     with self._engine.connect() as connection:
                         checkpoint(connection)
                 else:
-                    log.info("checkpoint put off: readers are in the way")
+                    log.info("checkpoint postponed: there are readers")
         except DBAPIError as error:
             if not isinstance(cause(error), (duckdb.TransactionException, duckdb.IOException)):
                 raise
-            log.info("checkpoint put off: %s", reason(error))
+            log.info("checkpoint postponed: %s", reason(error))
 
     @property
     def log_bytes(self) -> int:
-        """Size of the log that the next checkpoint moves into the file."""
+        """Size of the log that the next checkpoint moves into the file, in bytes."""
         try:
             return self.path.with_name(self.path.name + ".wal").stat().st_size
         except FileNotFoundError:
@@ -125,7 +125,7 @@ class Database:
 
     @contextmanager
     def _alone(self) -> Iterator[bool]:
-        """True while no other connection is in use and none can be taken; False when readers stay too long."""
+        """Keeps new readers out. Yields True once no other connection is in use, False when readers take too long."""
         with self._gate:
             self._checkpointing = True
             alone = self._gate.wait_for(lambda: self._inside == 0, timeout=READERS_S) and not self._shut
@@ -137,9 +137,9 @@ class Database:
                 self._gate.notify_all()
 
     def restart(self) -> None:
-        """Closes every connection and opens the file again, which alone helps after DuckDB has invalidated it.
+        """Closes every connection and opens the file again, as is necessary after DuckDB has invalidated it.
 
-        When it cannot be opened, each later ``write()`` tries again; readers that come meanwhile wait :data:`WAIT_S`.
+        If the file cannot be opened, each later ``write()`` tries again; readers wait up to :data:`WAIT_S`.
         """
         self._shut_connections()
         try:
@@ -163,6 +163,6 @@ class Database:
             self._gate.notify_all()
 
     def close(self) -> None:
-        """Closes the file; DuckDB moves its log in. Later reads raise StorageUnavailable."""
+        """Closes the file, into which DuckDB moves its log. Later reads raise StorageUnavailable."""
         self._shut_connections()
         self._forget()

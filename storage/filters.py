@@ -1,4 +1,4 @@
-"""Which runs are meant: one filter for lists, counts and exports."""
+"""The filter of stored runs, shared by lists, counts and exports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from storage.schema import runs, tags
 from storage.values import naive_utc, text
 
 OneOrMore = str | Collection[str] | None
-"""One value, any of several, or None (or none of them) for all."""
+"""One value, any of several, or None (or an empty collection) for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """All conditions hold together. ``tag``: runs that have it, or any of several. ``text`` is looked for, ignoring
-    case, in name, note, prompt, output and run id; ``since`` and ``until`` bound the submission, the latter excluded;
-    ``archived``: None means archived or not."""
+    """A filter whose conditions must all hold. ``tag``: runs with this tag, or any of several. ``text``: searched for,
+    ignoring case, in name, note, prompt, output and run id. ``since`` ≤ time of submission < ``until``. ``archived``:
+    None means archived or not."""
 
     status: OneOrMore = None
     pair: OneOrMore = None

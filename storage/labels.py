@@ -1,4 +1,4 @@
-"""What people write on a run: its name, its note, its tags; how long they may be, and the rows they become."""
+"""Labels of a run (name, note, tags): how long they may be, and how they are stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_TAGS = 20
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What people wrote on a run, whether it is archived, and its status."""
+    """A run's name, note and tags, whether it is archived, and its status."""
 
     status: str
     name: str | None = None
@@ -38,7 +38,7 @@ class Labels:
 
 
 def clean_name(name: str | None) -> str | None:
-    """The name on one line, without spaces around it; None takes a name away, and so does an empty one.
+    """The name on one line, without surrounding spaces; None, which removes a name, for None and for an empty one.
 
     Raises BadInput when it is longer than :data:`MOST_NAME`.
     """
@@ -46,7 +46,7 @@ def clean_name(name: str | None) -> str | None:
 
 
 def clean_note(note: str | None) -> str | None:
-    """The note without white space around it; None takes a note away, and so does an empty one.
+    """The note without surrounding white space; None, which removes a note, for None and for an empty one.
 
     Raises BadInput when it is longer than :data:`MOST_NOTE`.
     """
@@ -54,9 +54,9 @@ def clean_note(note: str | None) -> str | None:
 
 
 def clean_tags(given: str | Iterable[str]) -> tuple[str, ...]:
-    """Tags, each once and on one line, in order of the alphabet.
+    """The tags, each once and on one line, in alphabetical order.
 
-    Raises BadInput for an empty one and for one longer than :data:`MOST_TAG`.
+    Raises BadInput for an empty tag and for one longer than :data:`MOST_TAG`.
     """
     found = {_bounded("A tag", _one_line(tag), MOST_TAG) for tag in ([given] if isinstance(given, str) else given)}
     if "" in found:
@@ -65,7 +65,7 @@ def clean_tags(given: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def _one_line(value: str) -> str:
-    """White space runs, line breaks included, as one space each; control characters are left out."""
+    """``value`` with each run of white space, line breaks included, as one space, and without control characters."""
     spaced = " ".join(text(value).split())
     return "".join(character for character in spaced if unicodedata.category(character) != "Cc")
 
@@ -83,9 +83,9 @@ def write_label(connection: Connection, run_id: str, **changes: str | None) -> N
 
 
 def write_tags(connection: Connection, run_ids: Sequence[str], add: Collection[str], remove: Collection[str]) -> None:
-    """Takes the tags ``remove`` from the runs and gives them those of ``add`` that they do not have yet.
+    """Removes the tags ``remove`` from the runs and adds those of ``add`` that they do not have yet.
 
-    Raises BadInput when a run would have more than :data:`MOST_TAGS`; the transaction is to be given up then.
+    Raises BadInput when a run would have more than :data:`MOST_TAGS`; the caller must roll back then.
     """
     if remove:
         connection.execute(delete(tags).where(tags.c.run_id.in_(run_ids), tags.c.tag.in_(remove)))
@@ -100,7 +100,7 @@ def write_tags(connection: Connection, run_ids: Sequence[str], add: Collection[s
 
 
 def read_tags(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The tags of those runs that have any, in order of the alphabet."""
+    """The tags of those runs that have any, in alphabetical order."""
     found: dict[str, list[str]] = {}
     query = select(tags).where(tags.c.run_id.in_(run_ids)).order_by(tags.c.run_id, tags.c.tag)
     for row in connection.execute(query):
@@ -109,7 +109,7 @@ def read_tags(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple
 
 
 def read_labels(connection: Connection, run_ids: Sequence[str]) -> dict[str, Labels]:
-    """The labels of those of the runs that there are."""
+    """The labels of those runs that exist."""
     tagged = read_tags(connection, run_ids)
     named = select(runs.c.run_id, runs.c.status, runs.c.name, runs.c.note, runs.c.archived)
     found = connection.execute(named.where(runs.c.run_id.in_(run_ids)))

@@ -1,4 +1,4 @@
-"""Brings a database file to the newest schema, forward only, after copying it."""
+"""Migrations of a database file to the newest schema, forward only, after copying the file."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _config() -> Config:
 
 
 def head() -> str:
-    """The schema version this code writes, such as ``0002``."""
+    """The schema version that this code writes, such as ``0002``."""
     newest = ScriptDirectory.from_config(_config()).get_current_head()
     assert newest is not None, "storage/migrations/versions is empty"
     return newest
 
 
 def version(connection: Connection) -> str | None:
-    """The schema version of an open database; None when it holds no SpecLens tables yet."""
+    """The schema version of an open database; None when it has no SpecLens tables yet."""
     return MigrationContext.configure(connection).get_current_revision()
 
 
@@ -46,7 +46,7 @@ def upgrade(connection: Connection, revision: str = "head") -> None:
 
 
 def open_current(path: Path) -> Engine:
-    """An engine on ``path`` with the newest schema; a new file is made, an older one copied and then migrated.
+    """An engine on ``path`` with the newest schema; a new file is created, an older one is copied and then migrated.
 
     Raises :class:`StorageUnavailable`: locked, not a SpecLens database, a newer schema, no room for the copy.
     """
@@ -56,7 +56,7 @@ def open_current(path: Path) -> Engine:
         if found == head():
             return engine
         if found is not None:
-            # copying needs the file closed: POSIX locks vanish when this process closes any handle of a locked file
+            # the file must be closed while it is copied: closing any handle of it releases this process's POSIX lock
             with engine.connect() as connection:
                 checkpoint(connection)
             engine.dispose()
@@ -89,7 +89,7 @@ def _checked(engine: Engine, path: Path) -> str | None:
 
 
 def _copy(path: Path, found: str) -> Path:
-    """Copies the closed file beside itself, complete or not at all."""
+    """Copies the closed file to the same folder, completely or not at all."""
     target = path.with_name(f"{path.stem}.schema-{found}{path.suffix}")
     number = 1
     while target.exists():

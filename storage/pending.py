@@ -1,4 +1,4 @@
-"""What waits to be written, and the one transaction that writes a batch of it."""
+"""The records that wait for the writer, and the transaction that writes a batch of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Table, func, select, update
 from core.records import Ended, Round, Started, Summary
 from core.types import RunSpec
 from storage.round_rows import insert_rounds
-from storage.run_rows import Row, ended_row, fingerprint_row, started_row, submitted_row
+from storage.run_rows import ColumnValues, ended_row, fingerprint_row, started_row, submitted_row
 from storage.schema import fingerprints, rounds, runs
 
 
@@ -37,7 +37,7 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True)
 class RunRounds:
-    """Whole rounds of a run, in order."""
+    """Whole rounds of a run, in order of index."""
 
     run_id: str
     rounds: tuple[Round, ...]
@@ -45,7 +45,7 @@ class RunRounds:
 
 @dataclass(frozen=True, slots=True)
 class RunEnded:
-    """A run ended; ``missing``: how many of its rounds were dropped for want of room."""
+    """A run ended. ``missing``: number of its rounds that were dropped for lack of room in memory."""
 
     run_id: str
     ended: Ended
@@ -57,11 +57,11 @@ class RunEnded:
 Record = RunSubmitted | RunStarted | RunRounds | RunEnded
 
 Write = Callable[[Connection, Sequence[Record], bool], None]
-"""Writes records in the connection's transaction; True when an earlier attempt may have been committed after all."""
+"""Writes records in the connection's transaction. The flag is True when an earlier attempt may have been committed."""
 
 
 def write_batch(connection: Connection, records: Sequence[Record], again: bool) -> None:
-    """Writes ``records`` in order. With ``again``, what the database already holds is not written twice."""
+    """Writes ``records`` in order; with ``again``, leaves out what the database already has."""
     arrived: list[tuple[str, Sequence[Round]]] = []
     for record in records:
         match record:
@@ -81,12 +81,12 @@ def write_batch(connection: Connection, records: Sequence[Record], again: bool) 
     insert_rounds(connection, arrived)
 
 
-def _insert(connection: Connection, table: Table, row: Row, again: bool) -> None:
+def _insert(connection: Connection, table: Table, row: ColumnValues, again: bool) -> None:
     statement = insert(table).values(**row)
     connection.execute(statement.on_conflict_do_nothing() if again else statement)
 
 
-def _update(connection: Connection, run_id: str, row: Row) -> None:
+def _update(connection: Connection, run_id: str, row: ColumnValues) -> None:
     connection.execute(update(runs).where(runs.c.run_id == run_id).values(**row))
 
 

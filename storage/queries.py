@@ -27,7 +27,7 @@ SORTABLE = frozenset(
     | {"seed", "temperature", "max_new_tokens", "stop_reason", "duration"}
     | set(SUMMARY_COLUMNS)
 )
-"""What a list may be sorted by: columns, and ``duration``, from the start to the end."""
+"""What a list can be sorted by: columns, and ``duration`` (from start to end)."""
 
 ALL = RunFilter()
 """Every run that is not archived."""
@@ -38,9 +38,9 @@ MOST_FACETS = 200
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """One run as stored. ``pair``, ``drafter``, ``shape`` and ``rule`` are the texts that the filter takes; moments
-    are UTC; ``rounds_missing``: rounds that could not be kept, None when that is unknown. ``name``, ``note`` and
-    ``tags`` are what people wrote on it (``storage.labels``)."""
+    """One run as stored. ``pair``, ``drafter``, ``shape`` and ``rule`` are the texts that the filter takes; moments are
+    UTC; ``rounds_missing``: rounds that could not be stored, None when unknown; ``name``, ``note`` and ``tags`` are its
+    labels (``storage.labels``)."""
 
     run_id: str
     session: str
@@ -67,7 +67,7 @@ class StoredRun:
 
     @property
     def duration_s(self) -> float | None:
-        """From the start to the end, in seconds; None while it has not both."""
+        """Seconds from start to end; None without one of them."""
         if self.started_at is None or self.ended_at is None:
             return None
         return (self.ended_at - self.started_at).total_seconds()
@@ -75,7 +75,7 @@ class StoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Facets:
-    """The values that stored runs have, most frequent first: what a filter can offer."""
+    """The distinct values of the stored runs, most frequent first, for a filter to offer."""
 
     status: tuple[str, ...]
     pair: tuple[str, ...]
@@ -87,7 +87,7 @@ class Facets:
 
 
 class Runs:
-    """The stored runs of one store. Every method reads in one short transaction of the calling thread's connection;
+    """The stored runs of one store. Every method is one short transaction on the calling thread's connection and raises
     StorageUnavailable when the file cannot be read."""
 
     def __init__(self, store: Store) -> None:
@@ -101,7 +101,7 @@ class Runs:
         limit: int | None = 100,
         offset: int = 0,
     ) -> list[StoredRun]:
-        """A page of the matching runs; those without a value of ``sort`` come last, ties by run id.
+        """A page of the matching runs; runs without a value of ``sort`` come last, ties are sorted by run id.
 
         Raises BadInput for a column that is not in :data:`SORTABLE` and for a negative limit or offset.
         """
@@ -116,7 +116,7 @@ class Runs:
         return self._read(page.limit(limit).offset(offset))
 
     def count(self, filter: RunFilter = ALL) -> int:
-        """How many runs match."""
+        """The number of matching runs."""
         with self._database.read() as connection:
             return connection.execute(select(func.count()).select_from(runs).where(*filter.conditions())).scalar_one()
 
@@ -127,17 +127,17 @@ class Runs:
             return list(connection.execute(newest.order_by(runs.c.run_id.desc()).limit(limit)).scalars())
 
     def labels(self, run_ids: Sequence[str]) -> dict[str, Labels]:
-        """What people wrote on those of the runs that there are, in one reading."""
+        """The labels of those runs that exist, by run id."""
         with self._database.read() as connection:
             return read_labels(connection, [text(run_id) for run_id in run_ids])
 
     def get(self, run_id: str) -> StoredRun | None:
-        """The run, or None when there is none of this id."""
+        """The run with this id, or None."""
         found = self._read(select(runs.c.run_id).where(runs.c.run_id == text(run_id)))
         return found[0] if found else None
 
     def rounds(self, run_id: str, start: int = 0, limit: int | None = None) -> list[Round]:
-        """The run's rounds from index ``start``, at most ``limit``: equal to what was saved (surrogates apart)."""
+        """The run's rounds from index ``start``, at most ``limit``: equal to those written, lone surrogates apart."""
         with self._database.read() as connection:
             return read_rounds(connection, text(run_id), start, limit)
 
@@ -175,7 +175,7 @@ class Runs:
         return next(iter(self._read(like)), None)
 
     def bursts(self, run_id: str) -> list[Burst]:
-        """What the run emitted and when, without its candidates; empty when there is none of this id."""
+        """The run's bursts: what it committed and when, without its candidates; empty for an unknown id."""
         with self._database.read() as connection:
             return read_bursts(connection, text(run_id))
 
@@ -192,8 +192,8 @@ class Runs:
             return Facets(**found, tag=values(tags.c.tag))
 
     def _read(self, chosen: Select[Any]) -> list[StoredRun]:
-        """The runs whose ids ``chosen`` selects, in its order. Sorting ids first and fetching whole rows after it is
-        several times faster than sorting rows of eighty columns."""
+        """The runs whose ids ``chosen`` selects, in its order. Sorting ids and then fetching their rows is several
+        times faster than sorting rows of eighty columns."""
         with self._database.read() as connection:
             ids: Sequence[str] = connection.execute(chosen).scalars().all()
             rows = connection.execute(select(runs).where(runs.c.run_id.in_(ids))).mappings()

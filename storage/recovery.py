@@ -1,4 +1,4 @@
-"""What a dead process left behind, put right when the file is opened."""
+"""Recovery of what a dead process left behind, when the file is opened."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ log = logging.getLogger(__name__)
 
 
 def recover(database: Database) -> list[str]:
-    """Ends runs that a dead process left queued or running as ``interrupted``, with their whole rounds and a summary
-    computed from them; then sweeps what an interrupted deletion left. Returns the interrupted runs' ids."""
+    """Ends runs that a dead process left queued or running as ``interrupted``, with a summary of their stored rounds;
+    then sweeps the rest of an interrupted deletion. Returns the interrupted runs' ids."""
     with database.read() as connection:
         left = connection.execute(select(runs).where(runs.c.status.in_(("queued", "running"))).order_by(runs.c.run_id))
         rows = list(left.mappings())
@@ -48,7 +48,7 @@ def _interrupt(connection: Connection, row: Any) -> None:
             ended = _ended(row, kept, error)
             summary = _summary(connection, row, kept, ended)
         except (ValueError, TypeError, ArithmeticError, LookupError) as fault:
-            # one damaged run must not keep every other one from being opened
+            # one damaged run must not keep the file from being opened
             log.error("the interrupted run %s cannot be read", row["run_id"], exc_info=fault)
             kept, ended = [], _ended(row, [], "The app stopped while this run was decoding. Its rounds cannot be read.")
     change = ended_row(ended, summary, _last_sign(row, kept), None)
@@ -79,15 +79,15 @@ def _summary(connection: Connection, row: Any, kept: list[Round], ended: Ended) 
 
 
 def _last_sign(row: Any, kept: list[Round]) -> datetime:
-    """The last moment the run is known to have lived, so that its duration is not the time until the next start.
+    """The last moment at which the run is known to have been alive: its end, rather than the time of the next start.
 
-    The run's own clock counts from its acceptance; its start is after the prefill.
+    The run's own clock counts from its acceptance, while ``started_at`` is after the prefill.
     """
     if row["started_at"] is None:
         last = row["submitted_at"]
     else:
         decoded = kept[-1].ended_at_s - required(row["prefill_s"]) if kept else 0.0
-        # a comparison with NaN is false: a time that was not finite counts as none
+        # false for NaN as well: a time that was not finite counts as 0
         last = row["started_at"] + timedelta(seconds=decoded if decoded > 0 else 0.0)
     moment = aware(last)
     assert moment is not None
@@ -95,7 +95,7 @@ def _last_sign(row: Any, kept: list[Round]) -> datetime:
 
 
 def sweep(database: Database) -> int:
-    """Deletes parts of runs that are gone; returns how many such runs there were."""
+    """Deletes parts whose run was deleted; returns the number of such runs."""
     with database.read() as connection:
         known = select(runs.c.run_id)
         parts = select(rounds.c.run_id).union(select(fingerprints.c.run_id), select(tags.c.run_id)).subquery()
@@ -107,7 +107,7 @@ def sweep(database: Database) -> int:
 
 
 def delete_part(database: Database, table: Table, run_ids: list[str]) -> None:
-    """Deletes the rows of one table that belong to runs, in one transaction: DuckDB checks each against the last
-    commit, and one deletion of thousands of runs costs far less than many of some."""
+    """Deletes the runs' rows of one table in one transaction, since deleting thousands of runs at once costs DuckDB far
+    less than many smaller deletions."""
     with database.write() as connection:
         connection.execute(delete(table).where(table.c.run_id.in_(run_ids)))

@@ -15,28 +15,28 @@ from storage.arrow import insert_rows
 from storage.schema import candidates, positions, rounds, top_tokens
 from storage.values import ids_json, integer, number, required, text, texts_json
 
-Cells = tuple[Any, ...]
-"""Values in the order of a table's columns (``storage/schema.py``)."""
+RowValues = tuple[Any, ...]
+"""Values of a row in the order of its table's columns (``storage/schema.py``)."""
 
 
 def insert_rounds(connection: Connection, batches: Iterable[tuple[str, Sequence[Round]]]) -> None:
-    """Appends whole rounds, each with its run's id, as one Arrow insert per table."""
-    rows: dict[Table, list[Cells]] = {rounds: [], candidates: [], positions: [], top_tokens: []}
+    """Appends whole rounds, in batches of one run each, as one Arrow insert per table."""
+    rows: dict[Table, list[RowValues]] = {rounds: [], candidates: [], positions: [], top_tokens: []}
     for run_id, batch in batches:
         for one in batch:
             index = integer(one.index)
-            rows[rounds].append((run_id, index, *_round_cells(one)))
-            rows[candidates] += [(run_id, index, place, *_node_cells(node)) for place, node in enumerate(one.nodes)]
+            rows[rounds].append((run_id, index, *_round_values(one)))
+            rows[candidates] += [(run_id, index, place, *_node_values(node)) for place, node in enumerate(one.nodes)]
             for place, position in enumerate(one.positions):
-                rows[positions].append((run_id, index, place, *_position_cells(position)))
+                rows[positions].append((run_id, index, place, *_position_values(position)))
                 rows[top_tokens] += [
-                    (run_id, index, place, rank, *_top_cells(top)) for rank, top in enumerate(position.top)
+                    (run_id, index, place, rank, *_top_values(top)) for rank, top in enumerate(position.top)
                 ]
     for table, content in rows.items():
         insert_rows(connection, table, content)
 
 
-def _round_cells(one: Round) -> Cells:
+def _round_values(one: Round) -> RowValues:
     return (
         integer(one.request),
         text(one.source),
@@ -59,7 +59,7 @@ def _round_cells(one: Round) -> Cells:
     )
 
 
-def _node_cells(node: Node) -> Cells:
+def _node_values(node: Node) -> RowValues:
     return (
         integer(node.token),
         text(node.text),
@@ -76,7 +76,7 @@ def _node_cells(node: Node) -> Cells:
     )
 
 
-def _position_cells(position: Position) -> Cells:
+def _position_values(position: Position) -> RowValues:
     found = position.distortion
     cells = (integer(position.node), number(position.p_rest), number(position.q_rest))
     if found is None:
@@ -85,13 +85,13 @@ def _position_cells(position: Position) -> Cells:
     return (*cells, *measured, bool(found.conditional))
 
 
-def _top_cells(top: TopToken) -> Cells:
+def _top_values(top: TopToken) -> RowValues:
     values = (number(value) for value in (top.p, top.q, top.residual, top.induced))
     return (integer(top.token), text(top.text), *values)
 
 
 def read_rounds(connection: Connection, run_id: str, start: int = 0, limit: int | None = None) -> list[Round]:
-    """Rounds ``start`` … of a run by index, at most ``limit``; empty when there are none."""
+    """The run's rounds from index ``start`` on, at most ``limit``, in order of index."""
     stop = None if limit is None else start + limit
 
     def rows(table: Table, *order: str) -> Iterable[Any]:

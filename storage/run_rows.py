@@ -13,8 +13,8 @@ from core.types import RunSpec
 from storage.schema import runs
 from storage.values import integer, naive_utc, number, required, text, text_or_none, texts_json
 
-Row = dict[str, Any]
-"""Column → plain value."""
+ColumnValues = dict[str, Any]
+"""Values of a row by column."""
 
 _SUMMARY_FIELDS = dataclasses.fields(Summary)
 
@@ -22,7 +22,7 @@ SUMMARY_COLUMNS = tuple(field.name for field in _SUMMARY_FIELDS if field.name in
 """Fields of a Summary that are columns of ``runs``: the scalar ones. The others live in ``summary_json`` alone."""
 
 
-def submitted_row(run_id: str, spec: RunSpec, session: str, at: datetime) -> Row:
+def submitted_row(run_id: str, spec: RunSpec, session: str, at: datetime) -> ColumnValues:
     """The row of a run that waits in the queue."""
     request = spec.request
     return {
@@ -48,7 +48,7 @@ def submitted_row(run_id: str, spec: RunSpec, session: str, at: datetime) -> Row
     }
 
 
-def started_row(started: Started, at: datetime) -> Row:
+def started_row(started: Started, at: datetime) -> ColumnValues:
     """What changes in a run's row when its prompt is in the cache."""
     return {
         "status": "running",
@@ -68,7 +68,7 @@ def status_of(ended: Ended) -> RunStatus:
             return "done"
 
 
-def ended_row(ended: Ended, summary: Summary | None, at: datetime, missing: int | None) -> Row:
+def ended_row(ended: Ended, summary: Summary | None, at: datetime, missing: int | None) -> ColumnValues:
     """What changes in a run's row at its end; ``missing``: rounds that could not be kept, None when it is unknown."""
     row: dict[str, Any] = {
         "status": status_of(ended),
@@ -122,8 +122,8 @@ def summary_from(summary_json: str | None) -> Summary | None:
 _FINGERPRINT_FIELDS = tuple(field.name for field in dataclasses.fields(Fingerprint))
 
 
-def fingerprint_row(run_id: str, fingerprint: Fingerprint) -> Row:
-    """The environment's row."""
+def fingerprint_row(run_id: str, fingerprint: Fingerprint) -> ColumnValues:
+    """The row of a run's environment."""
     values = {name: getattr(fingerprint, name) for name in _FINGERPRINT_FIELDS}
     versions = json.dumps({text(name): text(version) for name, version in fingerprint.versions.items()})
     return {"run_id": run_id, **{name: _plain(value) for name, value in values.items() if name != "versions"}} | {
@@ -132,7 +132,7 @@ def fingerprint_row(run_id: str, fingerprint: Fingerprint) -> Row:
 
 
 def fingerprint_from(row: Any) -> Fingerprint | None:
-    """The fingerprint in a row that has its columns (perhaps outer-joined, then None)."""
+    """The fingerprint of a row that has its columns; None when they are NULL (an outer join without a match)."""
     if row["target"] is None:
         return None
     return Fingerprint(**{name: row[name] for name in _FINGERPRINT_FIELDS} | {"versions": json.loads(row["versions"])})

@@ -1,9 +1,9 @@
-"""The tables. ``migrations/`` builds the same ones step by step; a drift test holds the two together.
+"""The tables. ``migrations/`` builds the same tables step by step; a test compares the two.
 
-DuckDB's traps shape them (facts.md): no foreign keys and no secondary indexes (updates and deletes trip over both),
-strings without length, rows of rounds, candidates and top tokens only ever appended. Rows arrive in time order and
-run ids sort by time, so DuckDB's per-block minima and maxima find a run without an index.
-Moments are UTC without a zone; seconds are DOUBLE; JSON is text, so that another database could hold it as it is.
+DuckDB's limits shape them: no foreign keys and no secondary indexes (both break updates and deletes), strings without
+length, and rows of rounds, candidates and top tokens that are only appended. Rows arrive in order of time and run ids
+sort by time, so DuckDB's per-block minima and maxima find a run without an index. Moments are UTC without a zone;
+seconds are DOUBLE; JSON is stored as text, which any database can store.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ runs = Table(
     _moment("submitted_at", null=False),
     _moment("started_at"),
     _moment("ended_at"),
-    # the settings, one column each, so that filter and sort are plain SQL
+    # the settings, one column each, so that filtering and sorting are plain SQL
     _text("pair", null=False),
     _text("precision", null=False),
     _text("device", null=False),
@@ -105,7 +105,7 @@ runs = Table(
     _text("summary_json"),
     _flag("archived"),
     _whole("rounds_missing"),
-    # what people write on it
+    # labels
     _text("name"),
     _text("note"),
     # since schema 0004: further allowed sets of the sampling, and the distortion of the summary
@@ -143,7 +143,7 @@ fingerprints = Table(
     _text("prompt_hash", null=False),
     _text("rule", null=False),
 )
-"""The environment a run had: one row per run that started; ``versions`` is a JSON object."""
+"""The environment of a run: one row per run that started; ``versions`` is a JSON object."""
 
 rounds = Table(
     "rounds",
@@ -169,7 +169,7 @@ rounds = Table(
     _real("ended_at_s"),
     _real("distortion_s"),
 )
-"""One row per round: counts and seconds, and what it committed as JSON arrays of ids and texts."""
+"""One row per round: counts and seconds, and its committed ids and texts as JSON arrays."""
 
 candidates = Table(
     "candidates",
@@ -224,11 +224,11 @@ top_tokens = Table(
     _real("residual"),
     _real("induced"),
 )
-"""Up to 20 rows per position, by max(p, q) downwards."""
+"""Up to 20 rows per position, in descending order of max(p, q)."""
 
 tags = Table("tags", metadata, _text("run_id", null=False), _text("tag", null=False))
-"""One row per tag of a run; a tag stands once at a run, which the one writer sees to."""
+"""One row per tag of a run. The single writer makes sure that a run has a tag only once."""
 
 CHILDREN = (top_tokens, positions, candidates, rounds, fingerprints, tags)
-"""Tables that hold parts of a run, in the order they are deleted: rounds, fingerprints and tags last, so that an
-interrupted deletion can be found again from the three small tables."""
+"""Tables with parts of a run, in the order of deletion: rounds, fingerprints and tags last, so that an interrupted
+deletion is found in these three small tables."""

@@ -1,6 +1,6 @@
-"""The store: takes runs as they happen and keeps them in one DuckDB file; also labels, archives and deletes them.
+"""The store: writes runs to one DuckDB file as they happen; also labels, archives and deletes them.
 
-What is handed in is on disk within 500 ms: gathered for :data:`storage.writer.GATHER_S`, then one commit.
+A record is on disk within 500 ms: records are gathered for :data:`storage.writer.GATHER_S`, then committed together.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from storage.values import text
 from storage.writer import GATHER_S, MOST_WAITING, Writer
 
 DELETING_S = 600.0
-"""Longest that the deletion from one table is waited for, in seconds."""
+"""Timeout of the deletion from one table, in seconds."""
 
 
 class Store:
     """A :class:`core.jobs.sink.RunSink` over one DuckDB file, and the connections that ``storage.queries`` reads with.
 
-    Opening migrates the file (after copying it) and ends what a dead process left as ``interrupted`` (their ids are
-    ``interrupted``). Raises :class:`StorageUnavailable` in a sentence: locked, newer schema, no database, no room.
-    Calls of the sink never wait for the disk. ``write`` and the times are arguments for tests.
+    Opening migrates the file (after copying it) and ends runs that a dead process left unfinished; ``interrupted`` has
+    their ids. Raises :class:`StorageUnavailable`: locked, newer schema, not a database, no room. Calls of the sink
+    never wait for the disk. ``write`` and the times are parameters for tests.
     """
 
     def __init__(
@@ -60,19 +60,19 @@ class Store:
         atexit.register(self.close)
 
     def submitted(self, run_id: str, spec: RunSpec, session: str, at: datetime) -> None:
-        """The run exists, queued, from this moment; its row is on disk within 500 ms."""
+        """A run entered the queue; its row is on disk within 500 ms."""
         self._writer.hand_in(RunSubmitted(run_id, spec, session, at))
 
     def started(self, run_id: str, started: Started, at: datetime) -> None:
-        """The run left the queue and its prompt is in the cache."""
+        """The run's prompt is in the cache."""
         self._writer.hand_in(RunStarted(run_id, started, at))
 
     def rounds(self, run_id: str, rounds: Sequence[Round]) -> None:
-        """Whole rounds, in order of index; they are stored together or not at all."""
+        """Whole rounds of the run, in order of index; they are stored together or not at all."""
         self._writer.hand_in(RunRounds(run_id, tuple(rounds)))
 
     def ended(self, run_id: str, ended: Ended, summary: Summary | None, at: datetime) -> None:
-        """The run is over: its last rounds, summary and status are one transaction."""
+        """The run ended: its last rounds, summary and status are written in one transaction."""
         self._writer.hand_in(RunEnded(run_id, ended, summary, at, self._writer.dropped(run_id)))
 
     @property
@@ -81,16 +81,16 @@ class Store:
         return self._writer.trouble
 
     def flush(self, timeout_s: float = 30.0) -> None:
-        """Waits until everything handed in before this call is on disk.
+        """Waits until everything that was handed in before is on disk.
 
-        Raises StorageUnavailable with the trouble when that takes longer than ``timeout_s``.
+        Raises StorageUnavailable when that takes longer than ``timeout_s`` seconds.
         """
         self._writer.flush(timeout_s)
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Writes what waits, then closes the file. A second call does nothing.
+        """Writes what is queued, then closes the file. A second call does nothing.
 
-        Raises StorageUnavailable, saying how much is lost, when it still cannot be written after ``timeout_s``.
+        Raises StorageUnavailable, with the number of lost rounds, when that fails for ``timeout_s`` seconds.
         """
         with self._closing:
             if self._closed:
@@ -109,27 +109,27 @@ class Store:
         self.close()
 
     def delete(self, run_ids: Sequence[str]) -> int:
-        """Deletes ended runs for good, with all their parts; returns how many there were.
+        """Deletes ended runs with all their parts; returns how many there were.
 
-        Raises BadInput when one of them is still queued or running: nothing is deleted then. Records that arrive
-        meanwhile are written between its steps. What they took in the file is used again after a while.
+        Raises BadInput when one of them is still queued or running: nothing is deleted then. New records are written
+        between the steps of a deletion. The file does not shrink, but its free space is used again.
         """
         asked = list(run_ids)
-        # the runs' own rows first: what follows is swept at the next start if the process dies in between
+        # the runs' own rows first: if the process dies afterwards, the next start sweeps their parts
         found = self._writer.call(lambda: self._delete(asked))
         if found:
             for table in CHILDREN:
                 self._writer.call(lambda table=table: delete_part(self.database, table, found), timeout_s=DELETING_S)
-            # blocks with deleted rows are written anew then: seconds for thousands of runs, so nobody waits for it
+            # the checkpoint rewrites blocks with deleted rows, seconds for thousands of runs: do not wait for it
             self._writer.checkpoint_later()
         return len(found)
 
     def archive(self, run_ids: Sequence[str], archived: bool = True) -> int:
-        """Takes runs out of the usual lists, or with False back into them; returns how many were found."""
+        """Archives runs, or with False takes them back; returns how many were found."""
         return self._writer.call(lambda: self._archive(list(run_ids), archived))
 
     def rename(self, run_id: str, name: str | None) -> None:
-        """Gives the run a name; an empty one or None takes it away.
+        """Names the run; an empty name or None removes it.
 
         Raises BadInput for an unknown run and for a name longer than :data:`storage.labels.MOST_NAME`.
         """
@@ -137,7 +137,7 @@ class Store:
         self._writer.call(lambda: self._label(run_id, name=cleaned))
 
     def annotate(self, run_id: str, note: str | None) -> None:
-        """Puts a note on the run, in place of an earlier one; an empty one or None takes it away.
+        """Sets the run's note; an empty note or None removes it.
 
         Raises BadInput for an unknown run and for a note longer than :data:`storage.labels.MOST_NOTE`.
         """
@@ -145,9 +145,9 @@ class Store:
         self._writer.call(lambda: self._label(run_id, note=cleaned))
 
     def tag(self, run_ids: Sequence[str], add: str | Iterable[str] = (), remove: str | Iterable[str] = ()) -> int:
-        """Adds tags to runs and takes others away; returns how many of the runs were found.
+        """Adds tags to runs and removes others; returns how many of the runs were found.
 
-        Raises BadInput, and changes nothing: an empty or too long tag, one that is in both, too many on one run.
+        Raises BadInput and changes nothing for an empty or too long tag, a tag in both, too many tags on one run.
         """
         more, less = clean_tags(add), clean_tags(remove)
         if both := sorted(set(more) & set(less)):

@@ -1,7 +1,7 @@
-"""Python values as the database can hold them, and back.
+"""Conversion of Python values to what the database can store, and back.
 
-Three things DuckDB refuses or misorders are settled here, once: numpy scalars (become plain Python), NaN and
-infinities (become NULL: NaN sorts above infinity and poisons avg and max) and lone surrogates (become U+FFFD).
+DuckDB refuses or misorders three kinds of values, which are converted: numpy scalars (to plain Python), NaN and
+infinities (to NULL, as NaN sorts above infinity and spoils avg and max) and lone surrogates (to U+FFFD).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import SupportsFloat, SupportsIndex, SupportsInt
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 REPLACEMENT = "\ufffd"
-"""Stands for each surrogate code point; the token's id beside the text stays exact."""
+"""Replaces each surrogate code point; the token's id beside the text stays exact."""
 
 
 def text(value: str) -> str:
-    """``value`` with every surrogate code point replaced by U+FFFD: UTF-8 has no form for them."""
+    """``value`` with every surrogate code point replaced by U+FFFD, since UTF-8 cannot encode them."""
     return value if value.isascii() else _SURROGATE.sub(REPLACEMENT, value)
 
 
 def text_or_none(value: str | None) -> str | None:
-    """:func:`text`, or None for None."""
+    """The same as :func:`text`; None for None."""
     return None if value is None else text(value)
 
 
@@ -43,12 +43,12 @@ def number(value: SupportsFloat | SupportsIndex | None) -> float | None:
 
 
 def required(value: float | None) -> float:
-    """A stored number whose field cannot be None: NULL (it was not finite) reads back as NaN."""
+    """A stored number whose field cannot be None: NaN for NULL, which stands for a number that was not finite."""
     return math.nan if value is None else value
 
 
 def naive_utc(at: datetime) -> datetime:
-    """The moment in UTC without a zone, as TIMESTAMP columns hold it; a naive argument is local time."""
+    """The moment in UTC without a zone, as TIMESTAMP columns store it; a naive argument is taken as local time."""
     return at.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -63,5 +63,5 @@ def ids_json(tokens: Iterable[SupportsInt]) -> str:
 
 
 def texts_json(texts: Sequence[str]) -> str:
-    """Texts as a JSON array, readable (not escaped to ASCII)."""
+    """Texts as a JSON array, not escaped to ASCII."""
     return json.dumps([text(item) for item in texts], ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""The writer: one thread that writes what is handed in, in order, and never gives up while the app lives."""
+"""The writer: one thread that writes records in order, and retries as long as the app runs."""
 
 from __future__ import annotations
 
@@ -17,28 +17,27 @@ from storage.pending import Record, RunEnded, RunRounds, RunStarted, RunSubmitte
 log = logging.getLogger(__name__)
 
 GATHER_S = 0.35
-"""How long records are gathered before one transaction, in seconds. A transaction costs about 50 ms of a processor
-however little is in it, which decoding lacks; what is handed in is to be on disk within 500 ms (design.md)."""
+"""How long records are gathered for one transaction, in seconds. A transaction takes about 50 ms of processor time from
+decoding, however small it is; a record must be on disk within 500 ms (design.md)."""
 
 MOST_WAITING = 50_000
-"""Most rounds kept in memory while nothing can be written; the rounds after them are dropped, and counted."""
+"""Most rounds kept in memory while the database cannot be written; further rounds are dropped and counted."""
 
 MOST_AT_ONCE = 2_000
-"""Most rounds in one transaction, but for a batch that is larger by itself."""
-
+"""Most rounds in one transaction, unless a single record has more."""
 
 LOG_BYTES = 16 * 2**20
-"""A log that is larger is moved into the file without waiting for the end of a run, in bytes."""
+"""Size of the log at which it is moved into the file before the end of a run, in bytes."""
 
 CONFLICTS = 5
-"""How often a task that meets another transaction is done again before its caller is told."""
+"""Most retries of a task whose transaction conflicts with another one."""
 
 
 T = TypeVar("T")
 
 
 class _Task:
-    """Something to do on the writer's thread, between batches; whoever handed it in may wait for its result."""
+    """A function for the writer's thread to call between batches, and the future of its result."""
 
     def __init__(self, do: Callable[[], Any]) -> None:
         self.do = do
@@ -48,8 +47,8 @@ class _Task:
 class Writer:
     """Writes records to a database on its own thread.
 
-    A full or broken disk loses nothing while the app lives: records wait in memory, ``trouble`` says so and writing is
-    tried again until it works. Data that the database refuses is dropped alone and said in ``trouble``.
+    A full or broken disk loses nothing while the app runs: records wait in memory, ``trouble`` reports it, and writing
+    is retried until it succeeds. A record that the database refuses is dropped alone, and ``trouble`` reports it.
     """
 
     def __init__(self, database: Database, write: Write, gather_s: float, retry_s: float, most_waiting: int) -> None:
@@ -75,11 +74,11 @@ class Writer:
     # -- called from any thread -------------------------------------------------------------------------------------
 
     def hand_in(self, record: Record) -> None:
-        """Takes a record and returns at once. Rounds beyond ``most_waiting`` are counted and dropped."""
+        """Queues a record and returns at once. Rounds beyond ``most_waiting`` are dropped and counted."""
         with self._changed:
             if isinstance(record, RunRounds):
                 count = len(record.rounds)
-                # a run's kept rounds stay its first ones: after a dropped round, its later ones are dropped too
+                # the stored rounds must be the run's first ones: after a dropped round, later ones are dropped too
                 if record.run_id in self._dropped or self._waiting_rounds + count > self._most_waiting:
                     self._dropped[record.run_id] = self._dropped.get(record.run_id, 0) + count
                     return
@@ -87,12 +86,14 @@ class Writer:
             self._append(record)
 
     def dropped(self, run_id: str) -> int:
-        """How many of the run's rounds had to be dropped; asked once, at its end."""
+        """The number of the run's dropped rounds, which is forgotten by this call: for the run's end."""
         with self._changed:
             return self._dropped.pop(run_id, 0)
 
     def call(self, do: Callable[[], T], timeout_s: float = 60.0) -> T:
-        """Runs ``do`` on the writer's thread after everything handed in before, and waits for its result."""
+        """Calls ``do`` on the writer's thread after everything that was queued before; returns its result.
+
+        Raises StorageUnavailable after ``timeout_s`` seconds."""
         task = _Task(do)
         self._append(task)
         try:
@@ -103,7 +104,7 @@ class Writer:
             ) from None
 
     def checkpoint_later(self) -> None:
-        """Has the log moved into the file after what was handed in before, without anybody waiting for it."""
+        """Queues a checkpoint after everything that was queued before, without waiting for it."""
         self._append(_Task(self._checkpoint))
 
     def _append(self, item: Record | _Task) -> None:
@@ -120,13 +121,13 @@ class Writer:
         with self._changed:
             if self._outage is None:
                 return self._lost
-            said = f"{self._outage} {self._waiting_rounds} rounds wait in memory until it can be written again."
+            sentence = f"{self._outage} {self._waiting_rounds} rounds wait in memory until it can be written again."
             if dropped := sum(self._dropped.values()):
-                said += f" There was no room in memory for {dropped} more."
-            return said
+                sentence += f" There was no room in memory for {dropped} more."
+            return sentence
 
     def flush(self, timeout_s: float) -> None:
-        """Waits until all handed in before is on disk; StorageUnavailable with the trouble after ``timeout_s``."""
+        """Waits until everything queued before is on disk. Raises StorageUnavailable after ``timeout_s`` seconds."""
         with self._changed:
             goal = self._hurried = self._handed_in
             self._changed.notify_all()
@@ -136,7 +137,8 @@ class Writer:
         raise StorageUnavailable(self.trouble or f"The database {path} was not written within {timeout_s:.0f} s.")
 
     def close(self, timeout_s: float) -> None:
-        """Writes what waits and ends the thread; StorageUnavailable, saying what is lost, after ``timeout_s``."""
+        """Writes what is queued and ends the thread. Raises StorageUnavailable, with the number of lost rounds, when
+        that takes longer than ``timeout_s`` seconds."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
@@ -164,10 +166,10 @@ class Writer:
                 return  # given up while closing
 
     def _next(self) -> _Task | list[Record] | None:
-        """The next task, or what gathered within ``gather_s``; None when closing and nothing is left."""
+        """The next task, or the records gathered within ``gather_s``; None when closing and the queue is empty."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._closing)
-            # somebody waits for a task, or for all so far: what came before it is gathered enough
+            # do not gather longer while a caller waits for a task or a flush
             self._changed.wait_for(lambda: self._closing or self._asked(), timeout=self._gather_s)
             if not self._queue:
                 return None
@@ -190,14 +192,14 @@ class Writer:
             task.result.set_result(_retried(task.do))
         except Exception as error:
             if is_outage(error):
-                said = StorageUnavailable(f"{self._sentence(error)} Try again then.")
-                said.__cause__ = error
-                error = said
+                outage = StorageUnavailable(f"{self._sentence(error)} Try again then.")
+                outage.__cause__ = error
+                error = outage
             task.result.set_exception(error)
         self._finish(1, 0)
 
     def _store(self, records: list[Record]) -> bool:
-        """Writes records, trying until it works; False when given up. Data that is refused is dropped, and said so."""
+        """Writes records, retrying until it succeeds; False when closing ended that. Refused records are dropped."""
         again = False
         while True:
             try:
@@ -225,13 +227,13 @@ class Writer:
         try:
             self._database.checkpoint()
         except Exception as error:
-            # the records are safe in the log; a database that this invalidated has to be opened again
+            # the records are safe in the log; a database that the error invalidated must be opened again
             log.warning("storage: checkpoint failed: %s", reason(error))
             if is_broken(error):
                 self._database.restart()
 
     def _wait_out(self, error: Exception) -> bool:
-        """Notes the trouble and waits before the next try; False when closing and the time for that is over."""
+        """Reports the outage and waits before the next attempt; False when closing has timed out."""
         if is_conflict(error):
             return not self._give_up
         log.warning("storage: %s", reason(error))
@@ -263,19 +265,19 @@ class Writer:
 
 
 def _retried(do: Callable[[], T]) -> T:
-    """``do``, and again when its transaction met another one: it was rolled back whole."""
+    """Calls ``do``, again if its transaction conflicted with another one and was rolled back."""
     for _ in range(CONFLICTS):
         try:
             return do()
         except Exception as error:
             if not is_conflict(error):
                 raise
-            log.info("storage: a conflict, tried again: %s", reason(error))
+            log.info("storage: a conflict, retried: %s", reason(error))
     return do()
 
 
 def _parts(records: list[Record]) -> list[list[Record]]:
-    """Smaller batches of the same records in order: by run, or one by one when they are all of one run."""
+    """The records in smaller batches, in order: by run, or one by one when all are of one run."""
     by_run: dict[str, list[Record]] = {}
     for record in records:
         by_run.setdefault(record.run_id, []).append(record)

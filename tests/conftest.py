@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from core.jobs.jobs import Jobs
     from core.jobs.process_executor import ProcessExecutor
-    from core.models.load import Pair
+    from core.models.pair import Pair
     from tests.helpers.fakes_worker import Gate
     from tests.helpers.queueing import ListSink
 

@@ -1,4 +1,4 @@
-"""Whether two greedy decoders said the same, up to a first near-tie of the network's own logits."""
+"""Whether two greedy decoders give the same output, up to a first near-tie of the network's own logits."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from core.models.attention import library_attention
 from core.models.packing import original_linears
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
 
 MARGIN = 1e-3
-"""Logits closer than this may be told apart either way by float noise of another order of additions."""
+"""Logits closer than this may change their order with the order of float additions."""
 
 ULPS = 8
-"""The same in units of the last place of the largest logit, where a short precision can't resolve :data:`MARGIN`."""
+"""The margin in units of the last place of the largest logit, for precisions too short to resolve :data:`MARGIN`."""
 
 
 @dataclass(frozen=True, slots=True)
 class NearTie:
-    """Where two outputs part: ``position`` in the new tokens, the two ``tokens``, and the ``margin`` in logits from the
-    largest to the smaller of the two."""
+    """The first difference of two outputs: ``position`` among the new tokens, the two ``tokens``, and ``margin``, from
+    the largest logit to the smaller of the two tokens' logits."""
 
     position: int
     tokens: tuple[int, int]
     margin: float
 
 
-class Agreement:
-    """Compares outputs by plain forwards of the pair's target on its own linear modules."""
+class OutputCheck:
+    """Compares outputs; differences are judged by plain forward passes of the target on its own linear modules."""
 
     def __init__(self, pair: Pair) -> None:
         self._pair = pair
         self._known: dict[tuple[int, ...], NearTie] = {}
 
     def check(self, prompt: Sequence[int], ours: Sequence[int], theirs: Sequence[int], who: str) -> NearTie | None:
-        """None when both outputs are the same. Raises EngineFault when they part where the network is decided."""
+        """None when both outputs are equal, or their near-tie. Raises EngineFault when they differ otherwise."""
         if tuple(ours) == tuple(theirs):
             return None
         at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), None)
@@ -61,7 +61,7 @@ class Agreement:
         top = float(logits.max())
         margin = top - min(float(logits[token]) for token in tokens)
         allowed = max(MARGIN, ULPS * torch.finfo(self._pair.dtype).eps * abs(top))
-        if not margin < allowed:  # NaN is not either
+        if not margin < allowed:  # also true for NaN
             raise EngineFault(
                 f"{who} chose token {tokens[1]} at new token {at} where this engine chose {tokens[0]}, "
                 f"and that is no near-tie: the smaller of their logits is {margin:.3g} below the largest."

@@ -1,4 +1,4 @@
-"""``python -m core bench …``: reads the command line of a benchmark and shows its rows. No torch until it runs."""
+"""``python -m core bench …``: the benchmark's command line. No torch is imported until a benchmark runs."""
 
 from __future__ import annotations
 
@@ -54,9 +54,9 @@ def bench(
 
     if "flashspec" in peers:
         check_installed()
+    from core.bench.rows import show
     from core.bench.run import Plan
     from core.bench.run import bench as measured
-    from core.bench.table import show
     from core.models.load import load_pair
 
     loaded = load_pair(spec, lambda message, share: typer.echo(f"{share:4.0%} {message}", err=True))

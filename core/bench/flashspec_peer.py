@@ -1,4 +1,4 @@
-"""flashspec as a peer, where it is installed: its n-gram drafter, one request at a time, greedy."""
+"""flashspec as a peer, if installed: its n-gram drafter, one request at a time, greedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from core.bench.contender import Answer, Job
+from core.bench.contender import Answer, Workload
 from core.bench.settings import Setting
 from core.bench.transformers_peer import quiet_library, until_end
 from core.errors import PeerUnavailable
@@ -21,14 +21,14 @@ from core.models.packing import original_linears
 from core.types import PromptLookupDrafter
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
 
 NAME = "flashspec"
 
 
 class FlashspecPeer:
-    """flashspec's engine on the pair's target with its own linear modules. It has no plain decoding and no early exit
-    of the target. Raises PeerUnavailable when it isn't installed."""
+    """flashspec's engine on the pair's target with its own linear modules. It has neither plain decoding nor early
+    exit. Raises PeerUnavailable when flashspec isn't installed."""
 
     peer: str | None = NAME
 
@@ -42,13 +42,13 @@ class FlashspecPeer:
         self._target = verifier.TargetModel(pair.target.name, pair.device, pair.dtype, model=pair.target.network)
 
     def unsupported(self, setting: Setting) -> str:
-        """Only prompt lookup of a single request is."""
+        """Everything but prompt lookup of a single request is unsupported."""
         lookup = isinstance(setting.drafter, PromptLookupDrafter)
         return "" if lookup and setting.batch == 1 else "flashspec looks prompts up for single requests only"
 
     @contextmanager
-    def ready(self, job: Job, watched: bool) -> Iterator[Callable[[], Answer]]:
-        """An engine with one arm: this γ."""
+    def ready(self, workload: Workload, watched: bool) -> Iterator[Callable[[], Answer]]:
+        """Prepares an engine with a single arm: prompt lookup at this γ."""
         network = self._pair.target.network
         with (
             original_linears(network),
@@ -57,14 +57,14 @@ class FlashspecPeer:
             _quiet_log(),
             warnings.catch_warnings(),
         ):
-            # it still passes the cache under the name that transformers is about to drop
+            # flashspec passes the cache under a name that transformers deprecates
             warnings.filterwarnings("ignore", message="`past_key_values` is deprecated", category=FutureWarning)
-            engine = self._engine(job)
-            ids = torch.tensor([job.prompts[0]], device=self._pair.device)
-            yield lambda: self._decode(job, engine, ids)
+            engine = self._engine(workload)
+            ids = torch.tensor([workload.prompts[0]], device=self._pair.device)
+            yield lambda: self._decode(workload, engine, ids)
 
-    def _engine(self, job: Job) -> Any:
-        drafter, gamma = job.setting.drafter, job.setting.gamma
+    def _engine(self, workload: Workload) -> Any:
+        drafter, gamma = workload.setting.drafter, workload.setting.gamma
         assert isinstance(drafter, PromptLookupDrafter)
         library = self._library
         config = library.FlashSpecConfig(
@@ -77,16 +77,16 @@ class FlashspecPeer:
         arm = self._arms.ArmSpec(drafter=0, gamma=gamma)
         return library.SpeculativeEngine(config, [lookup], self._target, arms=[arm])
 
-    def _decode(self, job: Job, engine: Any, ids: torch.Tensor) -> Answer:
+    def _decode(self, workload: Workload, engine: Any, ids: torch.Tensor) -> Answer:
         eos = self._pair.text.eos
-        result = engine.generate(ids, max_new_tokens=job.tokens, eos_token_ids=sorted(eos))
+        result = engine.generate(ids, max_new_tokens=workload.tokens, eos_token_ids=sorted(eos))
         new = result.output_ids[0, : result.n_tokens_generated].tolist()
         return Answer((until_end(new, eos),), rounds=len(result.arm_steps))
 
 
 @contextmanager
 def _quiet_log() -> Iterator[None]:
-    """Its log tells, at every start, which of its paths runs."""
+    """Silences flashspec's log, which reports its choice of code path at every start."""
     log = logging.getLogger(NAME)
     before = log.level
     log.setLevel(logging.ERROR)
@@ -97,7 +97,7 @@ def _quiet_log() -> Iterator[None]:
 
 
 def check_installed() -> None:
-    """Raises PeerUnavailable, saying how to install it, when flashspec is not there."""
+    """Raises PeerUnavailable, with how to install flashspec, when it isn't installed."""
     if importlib.util.find_spec(NAME) is None:
         raise PeerUnavailable(
             "flashspec is not installed here: run `pip install -r requirements-bench.txt`, "

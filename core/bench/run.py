@@ -1,4 +1,4 @@
-"""A whole benchmark: load the pair, prepare jobs and contenders, take the turns, make rows."""
+"""A whole benchmark: load the pair, prepare workloads and contenders, take the turns, make rows."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from core.bench.agreement import Agreement
-from core.bench.contender import Contender, Job
+from core.bench.agreement import OutputCheck
+from core.bench.contender import Contender, Ours, Workload
 from core.bench.flashspec_peer import FlashspecPeer
-from core.bench.machine import machine
+from core.bench.machine import machine, peak
 from core.bench.measuring import measure, schedule
-from core.bench.ours import Ours
-from core.bench.peak import peak
 from core.bench.prompts import Prompt, prompts
 from core.bench.rows import Row, rows
 from core.bench.settings import Setting, grid
@@ -24,8 +22,8 @@ from core.errors import BadInput
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What was asked for. ``exit_layers``: None takes 26 of 30 of the model's layers; ``count``: prompts a turn, at
-    least a batch."""
+    """What to measure. ``exit_layers``: None means 26 of 30 of the model's layers; ``count``: prompts a turn, at least
+    a batch."""
 
     drafters: tuple[str, ...]
     gammas: tuple[int, ...]
@@ -39,7 +37,8 @@ class Plan:
 
 
 def bench(pair: Any, plan: Plan, progress: Callable[[str], object]) -> tuple[list[Row], dict[str, str]]:
-    """Rows, and the machine they are from. Raises BadInput where the plan and the pair don't fit."""
+    """Measures ``plan`` on the pair; returns the rows and facts about the machine. Raises BadInput where the plan does
+    not suit the pair."""
     layers = pair.target.network.config.num_hidden_layers
     exit_layers = plan.exit_layers or max(1, layers * 26 // 30)
     if "early_exit" in plan.drafters and exit_layers >= layers:
@@ -50,12 +49,12 @@ def bench(pair: Any, plan: Plan, progress: Callable[[str], object]) -> tuple[lis
     settings = grid(plan.drafters, plan.gammas, plan.batches, exit_layers)
     counts = {batch: -(-plan.count // batch) * batch for batch in plan.batches}
     texts = prompts(plan.prompts, max(counts.values()))
-    jobs = {one: _jobs(pair, one, texts[: counts[one.batch]], plan.tokens) for one in settings}
+    workloads = {one: _workloads(pair, one, texts[: counts[one.batch]], plan.tokens) for one in settings}
     series = measure(
-        jobs,
+        workloads,
         _contenders(pair, plan.against),
         schedule(plan.runs, pair.device.type == "cuda"),
-        Agreement(pair),
+        OutputCheck(pair),
         clock=device_clock(pair.device),
         peak=lambda: peak(pair.device),
         progress=progress,
@@ -66,7 +65,7 @@ def bench(pair: Any, plan: Plan, progress: Callable[[str], object]) -> tuple[lis
     }
 
 
-def _jobs(pair: Any, setting: Setting, texts: Sequence[Prompt], tokens: int) -> list[Job]:
+def _workloads(pair: Any, setting: Setting, texts: Sequence[Prompt], tokens: int) -> list[Workload]:
     requests = [setting.request(prompt, tokens) for prompt in texts]
     ids = [tuple(pair.text.encode(request)) for request in requests]
     room = pair.target.context - max(map(len, ids))
@@ -77,7 +76,7 @@ def _jobs(pair: Any, setting: Setting, texts: Sequence[Prompt], tokens: int) -> 
         )
     batches = range(0, len(requests), setting.batch)
     size = setting.batch
-    return [Job(setting, tuple(requests[at : at + size]), tuple(ids[at : at + size]), tokens) for at in batches]
+    return [Workload(setting, tuple(requests[at : at + size]), tuple(ids[at : at + size]), tokens) for at in batches]
 
 
 def _contenders(pair: Any, against: Sequence[str]) -> list[Contender]:

@@ -1,4 +1,4 @@
-"""What is measured: the grid of decoding settings, each with its requests. No torch here."""
+"""The grid of decoding settings that are measured, and the requests of each. No torch here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """As ``plain``, ``prompt_lookup chain:4`` or ``early_exit:26 chain:2 batch 4``."""
+        """The name in rows: ``plain``, ``prompt_lookup chain:4``, ``early_exit:26 chain:2 batch 4``."""
         plain = isinstance(self.drafter, NoDrafter)
         what = "plain" if plain else f"{format_drafter(self.drafter)} {format_shape(self.shape)}"
         return what if self.batch == 1 else f"{what} batch {self.batch}"
@@ -46,7 +46,7 @@ class Setting:
         return ChainShape(gamma=self.gamma) if self.gamma else NoShape()
 
     def request(self, prompt: Prompt, tokens: int) -> Request:
-        """``prompt`` decoded greedily for at most ``tokens``, nothing measured beside it."""
+        """A request that decodes ``prompt`` greedily for at most ``tokens`` tokens, without measuring distortion."""
         return valid(
             Request,
             prompt=prompt.text,
@@ -60,8 +60,8 @@ class Setting:
 
 
 def grid(drafters: Sequence[str], gammas: Sequence[int], batches: Sequence[int], exit_layers: int) -> list[Setting]:
-    """Plain decoding at every batch; each drafter at every γ alone, and in larger batches at the smallest γ, since
-    there verification already pays for batch · (1 + γ) rows. Raises BadInput for a drafter that isn't measured."""
+    """Plain decoding at every batch size; each drafter at every γ for single requests and at the smallest γ in larger
+    batches, where verification already takes batch · (1 + γ) rows. Raises BadInput for an unknown drafter."""
     for name in drafters:
         if name not in DRAFTERS:
             raise BadInput(f"{name!r} is no drafter that is measured: write some of {', '.join(DRAFTERS)}.")

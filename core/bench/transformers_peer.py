@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 from transformers import GenerationConfig
 from transformers.utils import logging as library_logging
 
-from core.bench.contender import Answer, Job
-from core.bench.passes import Pass, passes
+from core.bench.contender import Answer, Workload
 from core.bench.settings import Setting
 from core.errors import EngineFault
 from core.models.attention import library_attention
@@ -19,17 +19,17 @@ from core.models.packing import original_linears
 from core.types import EarlyExitDrafter, PromptLookupDrafter
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
 
 NAME = "transformers"
 SAME_LINEARS = "transformers on our linears"
 
 
 class TransformersPeer:
-    """``generate`` of the pair's target on its own linear modules, or with ``same_linears`` on those our engine uses.
+    """``generate`` of the pair's target on its own linear modules, or with ``same_linears`` on those of our engine.
 
-    Its prompt lookup copies after the first occurrence of the longest n-gram, ours after the last; its early exit
-    keeps a cache of its own and computes the lower layers again.
+    Its prompt lookup copies what followed the first occurrence of the longest n-gram, ours the last. Its early exit
+    has a separate cache and computes the lower layers again.
     """
 
     def __init__(self, pair: Pair, same_linears: bool = False) -> None:
@@ -39,44 +39,46 @@ class TransformersPeer:
         self._same_linears = same_linears
 
     def unsupported(self, setting: Setting) -> str:
-        """Assistance is for single requests only."""
+        """Drafting for more than one request is unsupported."""
         assisted = setting.gamma and setting.batch > 1
         return "transformers assists single requests only" if assisted else ""
 
     @contextmanager
-    def ready(self, job: Job, watched: bool) -> Iterator[Callable[[], Answer]]:
-        """Its generation settings stand in for the model's own, so that no penalty or temperature of theirs counts."""
+    def ready(self, workload: Workload, watched: bool) -> Iterator[Callable[[], Answer]]:
+        """Puts the workload's generation settings in place of the model's own, whose penalties would count."""
         with ExitStack() as stack:
             if not self._same_linears:
                 stack.enter_context(original_linears(self._network))
             stack.enter_context(library_attention(self._network))
             stack.enter_context(quiet_library())
             stack.enter_context(_all_layers(self._network))
-            stack.enter_context(self._settings(job))
+            stack.enter_context(self._settings(workload))
             seen = stack.enter_context(passes(self._network)) if watched else None
-            ids, mask = _padded(job.prompts, self._pad, self._pair.device)
-            yield lambda: self._decode(job, ids, mask, seen)
+            ids, mask = _padded(workload.prompts, self._pad, self._pair.device)
+            yield lambda: self._decode(workload, ids, mask, seen)
 
-    def _decode(self, job: Job, ids: torch.Tensor, mask: torch.Tensor, seen: list[Pass] | None) -> Answer:
+    def _decode(
+        self, workload: Workload, ids: torch.Tensor, mask: torch.Tensor, seen: list[NetworkPass] | None
+    ) -> Answer:
         sequences = self._network.generate(
-            ids, attention_mask=mask, do_sample=False, max_new_tokens=job.tokens, **_assistance(job.setting)
+            ids, attention_mask=mask, do_sample=False, max_new_tokens=workload.tokens, **_assistance(workload.setting)
         )
         new = sequences[:, ids.shape[1] :].tolist()
         outputs = tuple(until_end(row, self._pair.text.eos) for row in new)
-        return Answer(outputs, None if seen is None else self._rounds(job, outputs, seen))
+        return Answer(outputs, None if seen is None else self._rounds(workload, outputs, seen))
 
     @property
     def _pad(self) -> int:
         return min(self._pair.text.eos, default=0)
 
     @contextmanager
-    def _settings(self, job: Job) -> Iterator[None]:
-        """γ reaches the early exit through the network's own generation settings; they are put back."""
+    def _settings(self, workload: Workload) -> Iterator[None]:
+        """Sets the network's own generation settings, the only way for γ to reach the early exit, and restores them."""
         own = self._network.generation_config
         self._network.generation_config = GenerationConfig(
             eos_token_id=sorted(self._pair.text.eos) or None,
             pad_token_id=self._pad,
-            num_assistant_tokens=job.setting.gamma or None,
+            num_assistant_tokens=workload.setting.gamma or None,
             num_assistant_tokens_schedule="constant",
             assistant_confidence_threshold=0.0,
         )
@@ -85,13 +87,13 @@ class TransformersPeer:
         finally:
             self._network.generation_config = own
 
-    def _rounds(self, job: Job, outputs: Sequence[Sequence[int]], seen: Sequence[Pass]) -> int:
-        """Target passes, each emitting a token for every prompt that hasn't ended; checks that γ was obeyed."""
+    def _rounds(self, workload: Workload, outputs: Sequence[Sequence[int]], seen: Sequence[NetworkPass]) -> int:
+        """Target passes, each of which emits for every running prompt. Raises EngineFault when γ was ignored."""
         whole = [one for one in seen if one.layers == self._network.config.num_hidden_layers]
-        if not job.setting.gamma:
+        if not workload.setting.gamma:
             return sum(map(len, outputs))
-        drafted = [one.width - (len(job.prompts[0]) if at == 0 else 1) for at, one in enumerate(whole)]
-        gamma, early = job.setting.gamma, isinstance(job.setting.drafter, EarlyExitDrafter)
+        drafted = [one.width - (len(workload.prompts[0]) if at == 0 else 1) for at, one in enumerate(whole)]
+        gamma, early = workload.setting.gamma, isinstance(workload.setting.drafter, EarlyExitDrafter)
         unlimited = list(zip(drafted, whole, strict=True))[: -(gamma + 1)]  # the last drafts may lack room
         short = any(n < gamma and one.last not in self._pair.text.eos for n, one in unlimited)
         if max(drafted) > gamma or (early and short):
@@ -113,7 +115,7 @@ def _assistance(setting: Setting) -> dict[str, Any]:
 
 
 def _padded(prompts: Sequence[Sequence[int]], pad: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask [B, longest prompt], padded on the left."""
+    """Token ids and mask [B, longest prompt], padded on the left."""
     width = max(map(len, prompts))
     ids = [[pad] * (width - len(prompt)) + list(prompt) for prompt in prompts]
     mask = [[0] * (width - len(prompt)) + [1] * len(prompt) for prompt in prompts]
@@ -121,14 +123,14 @@ def _padded(prompts: Sequence[Sequence[int]], pad: int, device: torch.device) ->
 
 
 def until_end(tokens: Sequence[int], eos: frozenset[int]) -> tuple[int, ...]:
-    """New tokens up to the first end token, that one included: what follows is padding."""
+    """New tokens up to and including the first end token; the rest is padding."""
     ends = [at for at, token in enumerate(tokens) if token in eos]
     return tuple(tokens[: ends[0] + 1] if ends else tokens)
 
 
 @contextmanager
 def quiet_library() -> Iterator[None]:
-    """The library's advice on its own arguments isn't the reader's concern; its errors are."""
+    """Silences the library's warnings about its own arguments; errors are still reported."""
     before = library_logging.get_verbosity()
     library_logging.set_verbosity_error()
     try:
@@ -139,10 +141,36 @@ def quiet_library() -> Iterator[None]:
 
 @contextmanager
 def _all_layers(network: Any) -> Iterator[None]:
-    """The network has all of its layers again, also when an early exit of the library's broke off while it drafted."""
+    """Restores the network's number of layers, which the library changes while its early exit drafts."""
     config = network.base_model.config
     layers = config.num_hidden_layers
     try:
         yield
     finally:
         config.num_hidden_layers = layers
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkPass:
+    """One forward pass of the network: the number of ``layers`` that ran, its ``width`` (tokens a row) and the ``last``
+    token of its first row."""
+
+    layers: int
+    width: int
+    last: int
+
+
+@contextmanager
+def passes(network: Any) -> Iterator[list[NetworkPass]]:
+    """Records the network's passes within the ``with`` block."""
+    seen: list[NetworkPass] = []
+
+    def note(module: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
+        ids = arguments[0] if arguments else keywords["input_ids"]
+        seen.append(NetworkPass(module.config.num_hidden_layers, ids.shape[1], int(ids[0, -1])))
+
+    handle = network.register_forward_pre_hook(note, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        handle.remove()

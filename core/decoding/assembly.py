@@ -23,7 +23,7 @@ from core.types import (
 )
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
 
 
 def batch_drafter(requests: Sequence[Request]) -> DrafterSpec:

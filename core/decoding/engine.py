@@ -25,7 +25,7 @@ from core.sampling.randomness import Streams
 from core.types import Request
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
 
 
 def generate(

@@ -22,7 +22,7 @@ from core.sampling.randomness import Streams
 from core.types import Request, TargetLawSpec
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
     from core.models.text import TextCodec
 
 NEAR_THRESHOLD = 1e-5

@@ -1,4 +1,4 @@
-"""What a model must be to decode here, decided before any weight is read: its cache, its positions, its vocabulary."""
+"""Requirements for a model to decode here, checked before any weight is read: cache, positions, vocabulary."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
 
 from core.errors import ModelUnavailable
 from core.models.attention import FUSED, GROUPED
-from core.pairs.findings import Difference
+from core.pairs.findings import TokenDifference
 
 ROLLS_BACK = frozenset({"full_attention", "sliding_attention"})
-"""Attention whose cache is rows per token, so that any length can be kept."""
+"""Attention with cache rows per token, so that the cache can be cut to any length."""
 
 _READ_BOTH_WAYS = frozenset(
     {"bert", "camembert", "electra", "megatron-bert", "rembert", "roberta", "roformer", "xlm-roberta"}
 )
-"""Encoders that the library also lists as causal; only with ``is_decoder`` do they look back alone."""
+"""Encoders that the library also lists as causal; their attention is causal only with ``is_decoder``."""
 
 
 def refusal(config: PreTrainedConfig) -> str | None:
     """Why a model can't run here, as the end of a sentence that begins with its name; None when it can.
 
-    Needed: decoder-only, attention in every layer over a cache of rows per token, positions that can be given (the
-    branches of a tree share them). Latent attention (MLA) passes: the library caches one latent row per token.
+    Required: decoder-only, attention in every layer over a cache of rows per token, explicit positions (the branches
+    of a tree share them). Latent attention (MLA) qualifies: the library caches one latent row per token.
     """
     kind = config.model_type
     if getattr(config, "is_encoder_decoder", False):
@@ -55,7 +55,7 @@ def refusal(config: PreTrainedConfig) -> str | None:
 
 
 def attention(config: PreTrainedConfig, on_cpu: bool) -> str:
-    """The attention to load a model with: fused where its architecture allows, else eager (Gemma 2)."""
+    """The attention implementation to load a model with: fused where the architecture allows, else eager (Gemma 2)."""
     if not getattr(_network_class(config), "_supports_sdpa", False):
         return "eager"
     return GROUPED if on_cpu else FUSED
@@ -67,12 +67,12 @@ def _network_class(config: PreTrainedConfig) -> Any:
 
 
 def text_config(config: PreTrainedConfig) -> Any:
-    """The configuration of the part that generates text (the whole, for most models)."""
+    """The configuration of the part that generates text (for most models, the whole)."""
     return config.get_text_config(decoder=True)
 
 
 def layer_types(text: Any) -> list[str]:
-    """Attention kinds of the layers, as the library's own caches read them."""
+    """Attention kinds of the layers, determined as the library's own caches do."""
     named = getattr(text, "layer_types", None)
     if named is not None:
         return list(named)
@@ -82,25 +82,25 @@ def layer_types(text: Any) -> list[str]:
 
 
 def emitted(vocabulary: Mapping[str, int]) -> int:
-    """Ids a tokenizer can emit: its largest id + 1."""
+    """Number of ids that a tokenizer can emit: its largest id + 1."""
     return max(vocabulary.values()) + 1
 
 
-def differences(ours: Mapping[str, int], theirs: Mapping[str, int], ids: int) -> list[Difference]:
-    """Ids below ``ids`` that both tokenizers have and read differently, in order. Arguments map tokens to ids."""
+def differences(ours: Mapping[str, int], theirs: Mapping[str, int], ids: int) -> list[TokenDifference]:
+    """Ids below ``ids`` that are different tokens in the two vocabularies (maps from token to id), in order."""
     our_token = {i: token for token, i in ours.items()}
     their_token = {i: token for token, i in theirs.items()}
     shared = sorted(i for i in our_token.keys() & their_token.keys() if i < ids)
-    return [Difference(i, our_token[i], their_token[i]) for i in shared if our_token[i] != their_token[i]]
+    return [TokenDifference(i, our_token[i], their_token[i]) for i in shared if our_token[i] != their_token[i]]
 
 
 def check_vocabularies(
     target: str, ours: Mapping[str, int], draft: str, theirs: Mapping[str, int], vocab: int, draft_head: int
 ) -> None:
-    """Target and draft must mean the same token by every id that both can emit (design.md "Vocabulary").
+    """Checks that every id that target and draft can both emit is the same token in both (design.md "Vocabulary").
 
-    ``ours`` and ``theirs`` map tokens to ids; ``vocab`` is the number of ids the target emits, ``draft_head`` the rows
-    of the draft's head. Raises ModelUnavailable naming the first differing id and both tokens.
+    ``ours`` and ``theirs`` map tokens to ids; ``vocab``: number of ids that the target emits; ``draft_head``: rows of
+    the draft's head. Raises ModelUnavailable with the first differing id and both tokens.
     """
     found = differences(ours, theirs, min(vocab, draft_head))
     if found:

@@ -1,50 +1,48 @@
 """Checks whether a pair would run here, without loading a weight: ``python -m core.models.inspection PAIR``.
 
 Runs in a process of its own (core/pairs/checks.py), because the library that knows every architecture takes seconds and
-hundreds of MiB to import. Standard output: a JSON line per step, then one with the finding.
+hundreds of MiB to import. Standard output: a JSON line per report of progress, then one with the finding.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from core.errors import SpecLensError
 from core.pairs import embedded, folders
 from core.pairs.description import Description, describe
-from core.pairs.findings import Finding, ModelFinding, Step, VocabularyFinding
+from core.pairs.findings import CheckReport, Finding, ModelFinding, VocabularyFinding
+from core.pairs.folders import Progress
 from core.pairs.presets import split
 
 FIRST_DIFFERENCES = 5
 
-Tell = Callable[[str, float], None]
 
-
-def inspect_pair(name: str, tell: Tell = folders.quiet) -> Finding:
-    """Everything that can be said of the pair ``name`` before its weights are read. Never raises for what it finds."""
+def inspect_pair(name: str, progress: Progress = folders.quiet) -> Finding:
+    """Checks the pair ``name`` as far as possible without its weights; problems are part of the finding, not raised."""
     try:
         target, draft = split(name)
     except SpecLensError as error:
         return Finding(name, (), None, str(error))
-    tell("importing the library of architectures", 0.05)
+    progress("importing the library of architectures", 0.05)
     names = [target, draft] if draft else [target]
     looked = []
     for number, model in enumerate(names):
-        tell(f"reading configuration and tokenizer of {model}", 0.4 + 0.4 * number / len(names))
+        progress(f"reading configuration and tokenizer of {model}", 0.4 + 0.4 * number / len(names))
         looked.append(_inspect_model(model))
     models = tuple(finding for finding, _ in looked)
     vocabulary = None
     if len(looked) == 2 and all(tokens is not None for _, tokens in looked):
-        tell("comparing the vocabularies", 0.9)
+        progress("comparing the vocabularies", 0.9)
         vocabulary = _compare(models, [tokens or {} for _, tokens in looked])
     return Finding(name, models, vocabulary, "")
 
 
 def _inspect_model(name: str) -> tuple[ModelFinding, Mapping[str, int] | None]:
-    """One model, and its tokenizer's vocabulary where it can be read."""
+    """The finding for one model, and its tokenizer's vocabulary where that can be read."""
     here, absent = _locate(name)
     title = embedded.TITLE if name == embedded.NAME else name
     folder = here
@@ -59,7 +57,7 @@ def _inspect_model(name: str) -> tuple[ModelFinding, Mapping[str, int] | None]:
 
 
 def _locate(name: str) -> tuple[Path | None, str]:
-    """The complete folder, or the sentence that says what is absent."""
+    """The model's complete folder, or None and the sentence that says what is absent."""
     if name != embedded.NAME:
         return folders.find(name), f"The weights of {name} are not on this machine: they are downloaded when it loads."
     if embedded.is_sound(embedded.folder()):
@@ -72,22 +70,22 @@ def _described(name: str, folder: Path, here: bool, absent: str) -> tuple[ModelF
     from core.models.compatibility import layer_types, refusal, text_config
     from core.models.sources import configuration, tokenizer_of
 
-    said: Description | None = None
+    description: Description | None = None
     attention, refused, tokens = "", "", None
     try:
         config = configuration(name, folder)
-        said = describe(name, folder, config.to_dict())
+        description = describe(name, folder, config.to_dict())
         reason = refusal(config)
         if reason is not None:
             refused = f"The model {name} {reason}"
         else:
             kinds = dict.fromkeys(kind.replace("_", " ") for kind in layer_types(text_config(config)))
-            attention = f"{said.kind}, {' and '.join(kinds)} in every layer" if len(kinds) == 1 else ""
-            attention = attention or f"{said.kind}, layers of {' and of '.join(kinds)}"
+            attention = f"{description.kind}, {' and '.join(kinds)} in every layer" if len(kinds) == 1 else ""
+            attention = attention or f"{description.kind}, layers of {' and of '.join(kinds)}"
         tokens = tokenizer_of(name, folder).get_vocab()
     except SpecLensError as error:
         refused = refused or str(error)
-    return ModelFinding(name, here, "" if here else absent, said, attention, refused), tokens
+    return ModelFinding(name, here, "" if here else absent, description, attention, refused), tokens
 
 
 def _compare(models: tuple[ModelFinding, ...], tokens: list[Mapping[str, int]]) -> VocabularyFinding:
@@ -111,7 +109,7 @@ def _head(model: ModelFinding, tokens: Mapping[str, int]) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Inspect the pair named by the only argument."""
+    """Inspects the pair named by the only argument; returns the exit code."""
     if len(arguments) != 1:
         print("usage: python -m core.models.inspection PAIR", file=sys.stderr)
         return 2
@@ -119,11 +117,12 @@ def main(arguments: list[str]) -> int:
     os.dup2(2, 1)  # whatever a library prints goes to stderr
     os.nice(5)  # runs that are being timed come first
 
-    def tell(step: Any) -> None:
-        reports.write(Step.line(step))
+    def send(report: CheckReport) -> None:
+        reports.write(report.to_line())
         reports.flush()
 
-    tell(Step(finding=inspect_pair(arguments[0], lambda message, share: tell(Step(message=message, share=share)))))
+    finding = inspect_pair(arguments[0], lambda message, share: send(CheckReport(message=message, share=share)))
+    send(CheckReport(finding=finding))
     return 0
 
 

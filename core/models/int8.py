@@ -1,12 +1,13 @@
-"""int8 linear layers on the CPU: another target than the float32 network they are made from, under its own name.
+"""int8 linear layers on the CPU: a target of its own, other than the float32 network that it is made from.
 
 Weights are int8 with one scale a row (an output). Activations have one scale a row too (a token) and are written as
 three int8 digits, x ≈ s·(d₁ + d₂/254 + d₃/254²), so y = s_x·s_w·Σ 254⁻ⁱ (dᵢ ŵᵀ) with each product exact in int32
-(vector-wise scales as Dettmers et al. 2022, LLM.int8(), section 2.1; there outliers, here digits keep what one int8
-loses). Why digits: with one, a last bit that differs between decoding a token alone and verifying it among others
-flips a rounding, and layer by layer these flips grow into other logits (2 apart on the embedded model, one argmax in
-eight): no lossless verification. With three, the two agree as float32 does. Only the weights' rounding makes this
-another model. PyTorch's ``quantize_dynamic`` has one scale for the whole pass, and is deprecated.
+(vector-wise scales as in Dettmers et al. 2022, LLM.int8(), section 2.1; where they keep outliers, digits keep the
+precision that a single int8 loses). With a single digit, decoding a token alone and verifying it among others would
+differ in a last bit, which flips a rounding, and layer by layer such flips grow into other logits (2 apart on the
+embedded model, one argmax in eight): verification would not be lossless. With three digits the two agree as in float32.
+Only the rounding of the weights makes this another model. PyTorch's ``quantize_dynamic`` has one scale for a whole pass
+and is deprecated.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from torch import Tensor, nn
 from core.errors import ModelUnavailable
 
 LARGEST = 127
-"""Largest magnitude of a digit, so that both signs reach as far."""
+"""Largest magnitude of a digit, symmetric in sign."""
 
 BASE = 2 * LARGEST
-"""A digit leaves at most half a step, which the next one writes in steps ``BASE`` times finer."""
+"""Ratio of the steps of successive digits: the next digit covers the remainder of at most half a step."""
 
 DIGITS = 3
-"""Of an activation: 24 bits, what a float32 holds."""
+"""Digits of an activation: 24 bits, the precision of a float32."""
 
 SMALLEST_SCALE = 1e-12
-"""A row of zeros has a scale too."""
+"""Scale of a row of zeros."""
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with int8 weights. A row's result depends on no other row; NaN or infinity in it stay in it.
+    """A linear layer with int8 weights. A row's result depends on no other row; NaN and infinity stay in their row.
 
     ``weight``: (outputs, inputs) int8; ``scale``: (outputs,) float32; ``bias``: (outputs,) float32 or None.
     """
@@ -53,28 +54,28 @@ class Int8Linear(nn.Module):
         """(…, inputs) float32 → (…, outputs) float32."""
         rows = x.reshape(-1, self.in_features)
         scale = _scale(rows)
-        # all digits in one product: at a few rows it is the weights' way from memory that takes the time
+        # all digits in one product: for few rows, reading the weights from memory takes most of the time
         products = _product(_digits(rows / scale), self.weight.t()).float().view(DIGITS, len(rows), -1)
         y = products[DIGITS - 1]
         for digit in range(DIGITS - 2, -1, -1):
-            y = y.mul_(1 / BASE).add_(products[digit])  # no fused form: a row's rounding must not depend on its place
+            y = y.mul_(1 / BASE).add_(products[digit])  # not fused: a row's rounding must not depend on its position
         y = y.mul_(self.scale).mul_(scale)
         if self.bias is not None:
             y.add_(self.bias)
         return y.view(*x.shape[:-1], self.out_features)
 
     def extra_repr(self) -> str:
-        """Widths, as the library prints a linear layer."""
+        """The layer's widths, in the format of ``nn.Linear``."""
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={self.bias is not None}"
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """(n, k) int8 · (k, m) int8 → (n, m) int32: oneDNN's, where it has one for this CPU."""
+    """(n, k) int8 · (k, m) int8 → (n, m) int32, by oneDNN where it supports this CPU."""
     return torch.ops.aten._int_mm.default(a, b)
 
 
 def _scale(rows: Tensor) -> Tensor:
-    """(rows, width) → (rows, 1): what one step of the first digit is worth."""
+    """(rows, width) → (rows, 1): the size of a step of the first digit."""
     return rows.abs().amax(-1, keepdim=True).div_(LARGEST).clamp_min_(SMALLEST_SCALE)
 
 
@@ -89,10 +90,10 @@ def _digits(rest: Tensor) -> Tensor:
 
 
 def quantise(network: Any, name: str) -> None:
-    """Put int8 layers in the place of all linear layers of ``network`` (a float32 causal LM on the CPU), its output
-    head too: a head tied to the embedding becomes int8 beside it, and the embedding stays float32, as norms do.
+    """Replaces all linear layers of ``network`` (a float32 causal LM on the CPU) by int8 layers, its output head too. A
+    head tied to the embedding becomes a separate int8 layer; the embedding stays float32, as norms do.
 
-    Raises ModelUnavailable where there is nothing but the head to quantise, or int8 products are not exact here.
+    Raises ModelUnavailable when there is nothing but the head to quantise, or int8 products are not exact here.
     """
     head = network.get_output_embeddings()
     found = [
@@ -116,7 +117,7 @@ def quantise(network: Any, name: str) -> None:
 
 
 def exact() -> bool:
-    """Whether products of int8 matrices are exact here: on x86 without VNNI oneDNN's are not."""
+    """Whether products of int8 matrices are exact here; oneDNN's are not on x86 without VNNI."""
     a = torch.full((2, 256), LARGEST, dtype=torch.int8)
     b = a.repeat(16, 1)
     b[::3] *= -1

@@ -1,12 +1,12 @@
-"""Loading pairs: specification → :class:`Pair` on a device, or one sentence why not.
+"""Loading of pairs: from a specification to a :class:`core.models.pair.Pair` on a device.
 
-Nothing is trusted: only safetensors are read, a model's own code never runs, and what can't decode here
-(``core/models/compatibility.py``) or can't fit is refused before any weight is read. p is the target, q the draft.
+Nothing is trusted: only safetensors are read, a model's own code never runs, and a model that can't decode here
+(``core/models/compatibility.py``) or doesn't fit into memory is refused before any weight is read.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,60 +18,26 @@ from core.faults import free_memory, is_out_of_memory
 from core.models import packing, threads
 from core.models.compatibility import attention, check_vocabularies, emitted, text_config
 from core.models.int8 import quantise
+from core.models.pair import LoadedModel, Pair
 from core.models.sources import Source, first_line, look
 from core.models.text import TextCodec
 from core.pairs import embedded, folders, memory
 from core.pairs.description import describe
 from core.pairs.folders import Progress, quiet
-from core.pairs.presets import PairStatus, default_drafter, list_pairs, split
+from core.pairs.presets import split
 from core.types import PairSpec
 
-__all__ = ["LoadedModel", "Pair", "PairStatus", "default_drafter", "list_pairs", "load_pair"]
-
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "int8": torch.float32}
-"""Of what is not a linear layer's weight: embeddings, norms, activations, cache."""
-
-
-@dataclass(frozen=True, slots=True)
-class LoadedModel:
-    """One model ready to score: evaluation mode, no gradients.
-
-    ``context``: most positions it was made for, tokens; ``vocab``: rows of its output head; ``content_hash``: SHA-256
-    over configuration and weights; ``linears``: how its linear layers are laid out (``core/models/packing.py``).
-    """
-
-    name: str
-    content_hash: str
-    network: PreTrainedModel
-    context: int
-    vocab: int
-    linears: packing.Layout = "torch"
-
-
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """A target and, if the pair has one, its draft, on one device in one precision.
-
-    ``vocab``: ids that can be emitted are 0 … vocab−1; heads wider than this are padding and cropped by the engine.
-    """
-
-    name: str
-    target: LoadedModel
-    draft: LoadedModel | None
-    text: TextCodec
-    device: torch.device
-    dtype: torch.dtype
-    precision: str
-    vocab: int
+"""Data types of embeddings, norms, activations and cache; in int8 only linear layers have another one."""
 
 
 def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
-    """Load a pair; ``progress`` gets a message and the share done in [0, 1].
+    """Loads a pair; ``progress`` is called with a message and the share done in [0, 1].
 
     Raises BadInput for a name that can't be read, ModelUnavailable when the models are absent, unsupported, too large,
-    damaged or of different vocabularies, or when the device isn't there.
+    damaged or of different vocabularies, or when there is no such device.
     """
-    library_logging.disable_progress_bar()  # it would write to the terminal under ``progress``
+    library_logging.disable_progress_bar()  # it writes to the terminal, as ``progress`` may
     target_name, draft_name = split(spec.name)
     device = _device(spec)
     dtype = _dtype(spec, device)
@@ -97,7 +63,7 @@ def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
 
 
 def _part(progress: Progress, index: int, count: int, start: float, end: float) -> Progress:
-    """Progress of the ``index``-th of ``count`` equal steps between two shares of the whole."""
+    """Progress within the ``index``-th of ``count`` equal parts of the range ``start`` … ``end``."""
     width = (end - start) / count
     return lambda message, share: progress(message, start + width * (index + share))
 
@@ -114,7 +80,7 @@ def _device(spec: PairSpec) -> torch.device:
 
 
 def _dtype(spec: PairSpec, device: torch.device) -> torch.dtype:
-    """bf16 on CUDA and float32 on CPU unless chosen."""
+    """The chosen data type; for auto, bfloat16 on CUDA and float32 on the CPU."""
     if spec.precision == "int8" and device.type != "cpu":
         raise ModelUnavailable("int8 is a precision of the CPU here: choose the device cpu, or another precision.")
     if spec.precision != "auto":
@@ -127,7 +93,7 @@ def _dtype(spec: PairSpec, device: torch.device) -> torch.dtype:
 
 
 def _end_tokens(network: PreTrainedModel, tokenizer: Any) -> set[int]:
-    """Ids that end a run: of the generation configuration (or the model's, where that is silent) and the tokenizer."""
+    """Ids that end a run: those of the generation configuration (else of the model's) and the tokenizer's."""
     generation = network.generation_config.eos_token_id if network.generation_config is not None else None
     named = [generation if generation is not None else text_config(network.config).eos_token_id, tokenizer.eos_token_id]
     return {i for ids in named for i in (ids if isinstance(ids, list) else [ids]) if i is not None}
@@ -137,16 +103,16 @@ def _end_tokens(network: PreTrainedModel, tokenizer: Any) -> set[int]:
 
 
 def _check_memory(sources: list[Source], precision: str, device: torch.device) -> None:
-    """Refuse weights that can't fit, rather than have the operating system end the process."""
+    """Raises ModelUnavailable for weights that don't fit, before the operating system would kill the process."""
     models = [describe(source.name, source.folder, source.config.to_dict()) for source in sources]
     needed = memory.need(models, precision, rows=0).peak
-    said = "float32, from which int8 is made" if precision == "int8" else precision
+    loaded_as = "float32, from which int8 is made" if precision == "int8" else precision
     cuda = device.type == "cuda"
     free = torch.cuda.mem_get_info(device)[0] if cuda else memory.host().free
     if needed is not None and free is not None and needed > free:
         raise ModelUnavailable(
             f"The weights of {' and '.join(source.name for source in sources)} need {needed / 1e9:.1f} GB in "
-            f"{said}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
+            f"{loaded_as}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
             "choose a smaller pair or a shorter precision."
         )
 

@@ -1,10 +1,10 @@
-"""Linear layers with weights laid out ahead for a few rows at a time, as drafting and verification have them.
+"""Linear layers with packed weights: laid out at load for products of a few rows, as in drafting and verification.
 
 A float32 product of 4–16 rows with a weight of thousands of columns spends most of its time rearranging that weight
-(docs/performance.md). The CPU libraries under torch can do it once, at load: MKL, or oneDNN where torch has no MKL (of
-the two MKL was faster). Whether it pays, and from how many rows on, is measured on the network itself. Results agree
-with the unpacked layer's within float32 tolerance, so it stays the same target; the packed weights take as much memory
-again.
+(docs/performance.md). The CPU libraries under torch can do that once, at load: MKL, or oneDNN where torch has no MKL
+(MKL was the faster of the two). Whether it pays, and from how many rows on, is measured on the network itself. Results
+agree with the unpacked layer's within float32 tolerance, so the target stays the same; the packed copy takes as much
+memory again.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ ROWS = (1, 2, 3, 4, 5, 9, 16)
 """Rows of a pass at which layouts are compared: plain decoding, chains up to γ = 8, and a batch."""
 
 CHECKED_ROWS = (1, 2, 3, 4, 5, 7, 8, 9, 12, 15, 16, 17, 31, 33, 64, 65, 512)
-"""Rows at which a layout must agree with the unpacked layer before it is used: one layout serves every number, those of
-a prompt's passes too."""
+"""Rows at which a layout must agree with the unpacked layer before it is used: one layout serves passes of any number
+of rows, prompts included."""
 
 EXPECTED_ROWS = 64
-"""Rows that a layout is made for; measured best over 1 … 128."""
+"""Number of rows that the libraries optimise a layout for; the best of 1 … 128 when measured."""
 
 SMALLEST = 10_000_000
-"""Weights of all linear layers below which a network lives in the processor's caches and packing wins nothing."""
+"""Weights below which the network stays in the processor's caches, where packing gains nothing."""
 
 SAMPLE = 50_000_000
-"""Weights that are measured, first layers first. Fewer stay in the processor's caches, where another layout wins."""
+"""Weights that are measured, first layers first: more than processor caches hold, as in the network."""
 
 WORTH = 0.9
-"""A layout is taken for the numbers of rows at which it needs at most this share of the unpacked time."""
+"""A layout is used where it takes at most this share of the unpacked layer's time."""
 
 TOLERANCE = 1e-4
 """Largest deviation from the unpacked layer, relative to its largest output."""
@@ -51,7 +51,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A layout, and the number of rows from which it is used: fewer are computed from the weight as it was."""
+    """A layout and the number of rows from which on it is used; fewer rows use the unpacked weight."""
 
     layout: Layout
     rows: int = 1
@@ -61,19 +61,19 @@ UNPACKED = Choice("torch")
 
 
 class PackedLinear(nn.Module):
-    """``linear`` with its weight in another layout too. Output [..., out] as ``linear``'s, within float32 tolerance."""
+    """``linear`` with a packed copy of its weight. Output [..., out], as ``linear``'s within float32 tolerance."""
 
     def __init__(self, linear: nn.Linear, choice: Choice) -> None:
         super().__init__()
         self.linear = linear
         self.choice = choice
         self.packed: Tensor = _pack(linear.weight.detach(), choice.layout)
-        # attributes of a module are found slowly, and a pass asks each of some hundred layers for these
+        # a module's attributes are slow to look up, and a pass needs these of some hundred layers
         self._parts = linear.weight, linear.bias, self.packed, linear.in_features, choice.rows, choice.layout == "mkl"
 
     @property
     def weight(self) -> Tensor:
-        """The unpacked weight [out, in], which ties and hashes go by."""
+        """The unpacked weight [out, in], which tied layers and hashes refer to."""
         return self.linear.weight
 
     @property
@@ -92,11 +92,10 @@ class PackedLinear(nn.Module):
         return torch.ops.mkldnn._linear_pointwise.default(x, packed, bias, "none", [], "")
 
 
-def pack(network: nn.Module) -> Layout:
-    """Pack the float32 linear layers of ``network`` (on the CPU) where that is faster; the layout they have now.
+def pack(network: nn.Module, clock: Callable[[], float] = time.perf_counter) -> Layout:
+    """Packs the float32 linear layers of ``network`` (on the CPU) if that is faster; returns their layout.
 
-    Left as they are: small networks, and networks whose second copy of the weights would take more than half of the
-    memory that is free.
+    Left unpacked: small networks, and networks whose packed copy would take more than half of the free memory.
     """
     linears = _linears(network)
     numbers = sum(linear.weight.numel() for linear in linears.values())
@@ -104,7 +103,7 @@ def pack(network: nn.Module) -> Layout:
     if layout == "torch" or numbers < SMALLEST or 2 * 4 * numbers > psutil.virtual_memory().available:
         return "torch"
     with torch.no_grad():
-        choice = fastest(_sample(list(linears.values())), layout)
+        choice = fastest(_sample(list(linears.values())), layout, clock)
     if choice != UNPACKED:
         for name, linear in linears.items():
             _replace(network, name, PackedLinear(linear, choice))
@@ -113,7 +112,7 @@ def pack(network: nn.Module) -> Layout:
 
 @contextmanager
 def original_linears(network: nn.Module) -> Iterator[None]:
-    """The enclosed runs with the network's own linear layers, unpacked."""
+    """Runs the ``with`` block with the network's own, unpacked linear layers."""
     packed = {name: module for name, module in network.named_modules() if isinstance(module, PackedLinear)}
     for name, module in packed.items():
         _replace(network, name, module.linear)
@@ -125,8 +124,8 @@ def original_linears(network: nn.Module) -> Iterator[None]:
 
 
 def fastest(linears: Sequence[nn.Linear], layout: Layout, clock: Callable[[], float] = time.perf_counter) -> Choice:
-    """``layout`` from the number of rows on from which it computes ``linears`` faster at every larger one, if there is
-    such a number and it computes them correctly at all of them; else :data:`UNPACKED`."""
+    """``layout`` from the fewest rows on at which, and above which, it is always faster on ``linears``;
+    :data:`UNPACKED` if there is no such number or its results disagree with the unpacked ones."""
     packed = [PackedLinear(linear, Choice(layout)) for linear in linears]
     if not all(agrees(one) for one in _one_of_each_shape(packed)):
         return UNPACKED
@@ -137,14 +136,14 @@ def fastest(linears: Sequence[nn.Linear], layout: Layout, clock: Callable[[], fl
 
 
 def offered() -> Layout:
-    """The layout that this build of torch can make; ``torch`` when there is none."""
+    """The packed layout that this build of torch offers; ``torch`` (unpacked) if none."""
     if torch.backends.mkl.is_available():
         return "mkl"
     return "onednn" if torch.backends.mkldnn.is_available() else "torch"
 
 
 def agrees(packed: PackedLinear) -> bool:
-    """Whether ``packed`` computes what its layer does, at every number of rows that is tried."""
+    """Whether ``packed`` agrees with its unpacked layer at all of :data:`CHECKED_ROWS`."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(max(CHECKED_ROWS), packed.weight.shape[1], generator=generator)
     expected = packed.linear(x)
@@ -171,7 +170,7 @@ def _one_of_each_shape(packed: Sequence[PackedLinear]) -> list[PackedLinear]:
 
 
 def _sample(linears: Sequence[nn.Linear]) -> list[nn.Linear]:
-    """The first layers up to SAMPLE weights, and every shape once."""
+    """The first layers up to :data:`SAMPLE` weights, and one of each remaining shape."""
     sums = itertools.accumulate(linear.weight.numel() for linear in linears)
     first = [linear for linear, total in zip(linears, sums, strict=True) if total <= SAMPLE]
     shapes = {linear.weight.shape for linear in first}

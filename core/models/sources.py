@@ -1,4 +1,4 @@
-"""A model before its weights: where it is, and what its configuration and tokenizer say. Nothing of its own runs."""
+"""A model before its weights are read: its folder, configuration and tokenizer. None of its own code runs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from core.pairs.folders import Progress
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A model that decodes here, without its weights."""
+    """A model that can decode here, without its weights."""
 
     name: str
     folder: Path
@@ -25,9 +25,9 @@ class Source:
 
 
 def look(name: str, progress: Progress) -> Source:
-    """Find a model (downloading it if need be) and read its configuration and tokenizer.
+    """Finds a model, downloading it if necessary, and reads its configuration and tokenizer.
 
-    Raises ModelUnavailable for what is absent, damaged or can't decode here.
+    Raises ModelUnavailable for a model that is absent, damaged or can't decode here.
     """
     if name == embedded.NAME:
         name, folder = embedded.TITLE, embedded.ensure(progress)
@@ -41,10 +41,10 @@ def look(name: str, progress: Progress) -> Source:
 
 
 def configuration(name: str, folder: Path) -> PreTrainedConfig:
-    """The library's complete configuration; ModelUnavailable when it has none for the file."""
+    """The library's complete configuration. Raises ModelUnavailable when the library can't read the file."""
     try:
         return AutoConfig.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    except Exception as error:  # whatever the library meets in the file means one thing to a person
+    except Exception as error:  # the library raises errors of many types for unusable files
         if "trust_remote_code" in str(error):
             raise ModelUnavailable(
                 f"The model {name} needs code of its own to run, which is never executed here: choose a model of an "
@@ -54,7 +54,7 @@ def configuration(name: str, folder: Path) -> PreTrainedConfig:
 
 
 def tokenizer_of(name: str, folder: Path) -> Any:
-    """The fast tokenizer; ModelUnavailable when there is none."""
+    """The model's fast tokenizer. Raises ModelUnavailable when there is none."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
     except Exception as error:
@@ -65,5 +65,5 @@ def tokenizer_of(name: str, folder: Path) -> Any:
 
 
 def first_line(error: Exception) -> str:
-    """What a library said, short enough for a sentence."""
+    """The first line of a library's error message, to quote in a sentence."""
     return str(error).strip().partition("\n")[0] or type(error).__name__

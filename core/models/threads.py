@@ -1,7 +1,7 @@
-"""How many threads compute on the CPU: measured once per process on the first network that is loaded.
+"""The number of threads that compute on the CPU: measured once per process, on the first network that is loaded.
 
-More threads than physical cores mostly wait for one another, and half of them can be as fast where memory is the limit;
-which number wins depends on the machine, so it is tried (article, "measure on your own hardware").
+More threads than physical cores mostly wait for one another, and half the cores can be as fast where memory is the
+limit. The best number depends on the machine, so it is measured (article, "measure on your own hardware").
 """
 
 from __future__ import annotations
@@ -22,37 +22,37 @@ ROWS = (1, 5)
 """Tokens of the passes that are timed: plain decoding and a short verification."""
 
 WORTH = 0.9
-"""Fewer threads than torch's own choice must need at most this share of its time."""
+"""Another number of threads replaces torch's own if it takes at most this share of its time."""
 
 MANY = 8
-"""Physical cores that can ask for more than memory delivers. Of fewer all are used: a trial on a machine that is busy
-for a moment would leave some idle for good."""
+"""Physical cores from which on memory can be the limit, so that half of them are tried. Fewer are all used: a trial
+while the machine is busy for a moment would leave some idle for good."""
 
 _settled = False
 
 
-def settle(network: Any) -> int:
-    """Set the number of threads that computes ``network`` fastest, once per process; the number in use now.
+def settle(network: Any, clock: Callable[[], float] = time.perf_counter) -> int:
+    """Sets the number of threads that computes ``network`` fastest, once per process; returns the number in use.
 
-    Whoever starts the process may have chosen with OMP_NUM_THREADS or MKL_NUM_THREADS: then nothing is tried.
+    Nothing is measured where OMP_NUM_THREADS or MKL_NUM_THREADS is set: whoever started the process has chosen.
     """
     global _settled
     numbers = candidates()
     if not _settled and len(numbers) > 1 and not any(name in os.environ for name in CHOSEN_BY):
-        torch.set_num_threads(fastest(numbers, lambda: _passes(network)))
+        torch.set_num_threads(fastest(numbers, lambda: _passes(network), clock))
     _settled = True
     return torch.get_num_threads()
 
 
 def candidates() -> list[int]:
-    """torch's own number first, then the physical cores and, where there are many, half of them."""
+    """The numbers to measure: torch's own first, then the physical cores and, where there are many, half of them."""
     own = torch.get_num_threads()
     cores = min(own, psutil.cpu_count(logical=False) or own)
     return list(dict.fromkeys([own, cores, cores // 2 if cores >= MANY else cores]))
 
 
 def fastest(numbers: Sequence[int], work: Callable[[], None], clock: Callable[[], float] = time.perf_counter) -> int:
-    """The one of ``numbers`` with which ``work`` takes least; the first unless another is clearly faster."""
+    """The one of ``numbers`` with which ``work`` takes least time; the first unless another is clearly faster."""
     before = torch.get_num_threads()
     took: dict[int, float] = {}
     for number in numbers:

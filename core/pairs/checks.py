@@ -1,6 +1,6 @@
-"""Checks of pairs asked for by a page, each in a process of its own: no library and no weight enters the app's process.
+"""Checks of pairs for the Models page, each in a process of its own: the app's process imports no library for them.
 
-One check runs at a time; the last findings are kept.
+One check runs at a time; the latest findings are kept.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from core.pairs.findings import Finding, Step
+from core.pairs.findings import CheckReport, Finding
 
 COMMAND = (sys.executable, "-m", "core.models.inspection")
 KEEP = 20
-"""Checks that are remembered."""
+"""Most findings that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckView:
-    """A check at one moment. ``running`` until it has a ``finding`` or a ``problem`` (the check itself broke off);
-    ``share`` done in [0, 1]; ``seconds`` since it began, or that it took."""
+    """A check at one moment: ``running`` until it has a ``finding``, or a ``problem`` when the check itself failed.
+    ``share``: progress in [0, 1]; ``seconds``: since it began, or that it took."""
 
     name: str
     running: bool
@@ -37,7 +37,8 @@ class CheckView:
 
 
 class Checks:
-    """Thread-safe. ``command`` gets the pair's name as its last argument and answers as core.models.inspection does."""
+    """Runs checks and keeps their findings. Thread-safe. ``command`` gets the pair's name as its last argument and
+    reports as core.models.inspection does."""
 
     def __init__(self, command: Sequence[str] = COMMAND) -> None:
         self._command = tuple(command)
@@ -48,7 +49,7 @@ class Checks:
         self._current = ""
 
     def start(self, name: str) -> None:
-        """Check the pair ``name``, again if it was checked before; the check that runs now is stopped."""
+        """Starts a check of the pair ``name``, even if it was checked before; a check of another pair is stopped."""
         with self._lock:
             if self._current == name:
                 return
@@ -73,7 +74,7 @@ class Checks:
         threading.Thread(target=self._follow, args=(process, name), name="check", daemon=True).start()
 
     def view(self, name: str) -> CheckView | None:
-        """The check of ``name`` now; None when it was never asked for or is forgotten."""
+        """The check of ``name`` now; None when it was never started or is no longer kept."""
         with self._lock:
             view = self._views.get(name)
             if view is None or not view.running:
@@ -81,13 +82,13 @@ class Checks:
             return replace(view, seconds=time.monotonic() - self._began[name])
 
     def stop(self, name: str) -> None:
-        """End the check of ``name`` if it runs."""
+        """Stops the check of ``name`` if it runs."""
         with self._lock:
             if self._current == name:
                 self._stop()
 
     def close(self) -> None:
-        """End the check that runs."""
+        """Stops the running check."""
         with self._lock:
             self._stop()
 
@@ -97,16 +98,16 @@ class Checks:
         with process.stdout:
             for line in process.stdout:
                 try:
-                    step = Step.of(line)
+                    report = CheckReport.from_line(line)
                 except ValueError:
-                    problem = "The check was not understood: please report the pair's name."
+                    problem = "The check's answer can't be read: please report the pair's name."
                     break
-                if step.finding is not None:
-                    finding = step.finding
+                if report.finding is not None:
+                    finding = report.finding
                     break
                 with self._lock:
                     if self._process is process:
-                        self._put(replace(self._views[name], message=step.message, share=step.share))
+                        self._put(replace(self._views[name], message=report.message, share=report.share))
         process.kill()
         code = process.wait()
         if finding is None and not problem:
@@ -120,7 +121,7 @@ class Checks:
         process, name = self._process, self._current
         self._process, self._current = None, ""
         if process is not None:
-            process.kill()  # the thread that follows it reaps it
+            process.kill()  # its thread in _follow waits for it
             self._end(name, None, "Stopped.")
 
     def _end(self, name: str, finding: Finding | None, problem: str) -> None:

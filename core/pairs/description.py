@@ -1,15 +1,18 @@
-"""What a model says of itself before it is loaded: its size and its shape, from configuration and file headers."""
+"""A model's size and shape before it is loaded, from its configuration and its weight files' headers. No torch."""
 
 from __future__ import annotations
 
 import json
+import math
+import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from core.errors import ModelUnavailable
-from core.pairs import folders, weights
+from core.pairs import folders
 
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -20,17 +23,24 @@ _NAMES = {
     "context": ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"),
     "vocabulary": ("vocab_size",),
 }
-"""What architectures call the same thing in their config.json."""
+"""The field's names in the config.json of different architectures."""
+
+HEAD = "lm_head.weight"
+NOT_LINEAR = re.compile(r"emb|\bwte\b|\bwpe\b|\bexperts\b|\brouter\b|\bgate\.weight$")
+"""Occurs in the names of matrices that are no linear layers: embeddings, mixtures of experts."""
+
+LONGEST_HEADER = 100_000_000
+"""Longest header that the safetensors format allows, bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """One model. What its files don't say is None.
+    """One model; None where its files don't say.
 
     ``kind``: architecture; ``parameters``: numbers in memory once loaded (a tied head counts once); ``disk_bytes``:
-    of the weight files; ``packed_bytes``: what quantised weights take whatever precision is asked, else None;
-    ``cache_numbers``: numbers one token adds to the KV cache, over all layers; ``context`` in tokens;
-    ``vocabulary``: rows of the output head; ``int8_bytes``: what the weights take in the precision int8.
+    size of the weight files; ``packed_bytes``: size of quantised weights in any precision, None if not quantised;
+    ``cache_numbers``: numbers that one token adds to the KV cache, over all layers; ``context``: tokens;
+    ``vocabulary``: rows of the output head; ``int8_bytes``: size of the weights in the precision int8.
     """
 
     name: str
@@ -48,10 +58,24 @@ class Description:
     int8_bytes: int | None = None
 
 
-def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -> Description:
-    """Describe the model in ``folder``; ``config`` is the library's complete configuration where it is at hand.
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Contents of a model's weight files. ``parameters``: stored numbers; ``tensor_bytes``: their size as stored;
+    ``disk_bytes``: size of the files; ``head``: parameters of an output head that is stored as a tensor of its own;
+    ``linear``: parameters of the linear layers that int8 quantises, without the head; ``linear_rows``: their rows."""
 
-    A folder without weights (only its description was fetched) has no sizes but the one its index names. Raises
+    parameters: int
+    tensor_bytes: int
+    disk_bytes: int
+    head: int
+    linear: int = 0
+    linear_rows: int = 0
+
+
+def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -> Description:
+    """Describes the model in ``folder``; ``config`` is the library's complete configuration, if the caller has it.
+
+    Without weights (only the configuration was downloaded) the only size is the one that the index states. Raises
     ModelUnavailable when a file is damaged.
     """
     config = _json(name, folder / "config.json") if config is None else config
@@ -60,7 +84,7 @@ def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -
     heads, width = found["heads"], found["width"]
     head_width = found["head_width"] or (width // heads if width and heads else None)
     kv_heads = found["kv_heads"] or heads
-    stored = weights.read(name, folder) if folders.gap(folder) is None else None
+    stored = read_weights(name, folder) if folders.lack(folder) is None else None
     tied = bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
     quantised = bool(config.get("quantization_config"))
     return Description(
@@ -80,9 +104,9 @@ def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -
     )
 
 
-def _int8_bytes(stored: weights.Weights, tied: bool, vocabulary: int | None, width: int | None) -> int | None:
-    """Linear layers and head: one byte a number and a float32 scale a row (core/models/int8.py); the rest is float32. A
-    tied head is int8 beside its embedding."""
+def _int8_bytes(stored: Weights, tied: bool, vocabulary: int | None, width: int | None) -> int | None:
+    """Linear layers and head take a byte a number and a float32 scale a row (core/models/int8.py), the rest float32. A
+    tied head is stored in int8 beside its embedding."""
     if vocabulary is None or width is None:
         return None
     linear, rest = stored.linear + vocabulary * width, stored.parameters - stored.head - stored.linear
@@ -90,7 +114,7 @@ def _int8_bytes(stored: weights.Weights, tied: bool, vocabulary: int | None, wid
 
 
 def _cache_numbers(text: Mapping[str, Any], layers: int | None, kv_heads: int | None, width: int | None) -> int | None:
-    """layers × (keys + values) of one token. Latent attention (MLA) caches one latent and one rotary part instead."""
+    """layers × (keys + values) of one token; latent attention (MLA) caches a latent and a rotary part instead."""
     if layers is None:
         return None
     latent, rotary = text.get("kv_lora_rank"), text.get("qk_rope_head_dim")
@@ -100,7 +124,7 @@ def _cache_numbers(text: Mapping[str, Any], layers: int | None, kv_heads: int | 
 
 
 def _text_part(config: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The part that generates text (the whole, for most models)."""
+    """The configuration of the part that generates text (for most models, the whole)."""
     part = config.get("text_config")
     return part if isinstance(part, Mapping) else config
 
@@ -119,7 +143,7 @@ def _has_chat_template(folder: Path) -> bool:
 
 
 def _promised(folder: Path) -> int | None:
-    """Bytes of weights that the index promises, for a model whose weights are not here."""
+    """Bytes of weights that the index states, for a model whose weights are not on this machine."""
     try:
         total = json.loads((folder / folders.INDEX).read_text("utf-8"))["metadata"]["total_size"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -135,3 +159,60 @@ def _json(name: str, file: Path) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise ModelUnavailable(f"The {file.name} of {name} is no JSON object: fetch it again.")
     return found
+
+
+# -- the headers of weight files ---------------------------------------------------------------------------------------
+
+
+def read_weights(name: str, folder: Path) -> Weights:
+    """Reads the headers of the model's weight files (kilobytes, never a weight). ``folder`` must be complete.
+
+    Raises ModelUnavailable naming the damaged file.
+    """
+    parameters = tensor_bytes = disk_bytes = head = linear = linear_rows = 0
+    for file in folders.weight_files(folder):
+        try:
+            size = file.stat().st_size
+            for tensor, (shape, length) in _tensors(file, size).items():
+                count = math.prod(shape)
+                parameters += count
+                tensor_bytes += length
+                head += count if tensor == HEAD else 0
+                if _is_linear(tensor, shape):
+                    linear, linear_rows = linear + count, linear_rows + shape[0]
+        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+            raise ModelUnavailable(
+                f"The weight file {file.name} of {name} is damaged ({_problem(error)}): fetch it again."
+            ) from None
+        disk_bytes += size
+    return Weights(parameters, tensor_bytes, disk_bytes, head, linear, linear_rows)
+
+
+def _is_linear(tensor: str, shape: list[int]) -> bool:
+    """Whether the tensor is a layer's matrix, by its name. Experts and their routers load as no linear layers."""
+    matrix = len(shape) == 2 and tensor.endswith(".weight") and tensor != HEAD
+    return matrix and not NOT_LINEAR.search(tensor)
+
+
+def _tensors(file: Path, size: int) -> Mapping[str, tuple[list[int], int]]:
+    """Shape and bytes of each tensor. The format: eight bytes of header length, the header as JSON, the tensors."""
+    with file.open("rb") as stream:
+        (length,) = struct.unpack("<Q", stream.read(8))
+        if length > min(LONGEST_HEADER, size - 8):
+            raise ValueError("its header is longer than the file")
+        header: dict[str, Any] = json.loads(stream.read(length))
+    header.pop("__metadata__", None)
+    last = max((entry["data_offsets"][1] for entry in header.values()), default=0)
+    if 8 + length + last != size:
+        raise ValueError(f"{size:,} bytes where its header promises {8 + length + last:,}")
+    return {
+        name: (entry["shape"], entry["data_offsets"][1] - entry["data_offsets"][0]) for name, entry in header.items()
+    }
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, struct.error | json.JSONDecodeError | UnicodeDecodeError | KeyError | TypeError):
+        return "its header can't be read"
+    return str(error)

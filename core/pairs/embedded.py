@@ -36,7 +36,7 @@ _LOCK_POLL_S = 1.0
 
 
 def source() -> Path | None:
-    """The wheel's GGUF file, found without importing the package (its own imports need a compiler); None if absent."""
+    """The wheel's GGUF file, found without importing the package (its imports need a compiler); None if absent."""
     spec = importlib.util.find_spec(_PACKAGE)
     for folder in (spec.submodule_search_locations or ()) if spec else ():
         file = Path(folder) / _GGUF
@@ -46,19 +46,19 @@ def source() -> Path | None:
 
 
 def folder() -> Path:
-    """Where the converted model is or will be."""
+    """The folder of the converted model, whether or not it exists yet."""
     return cache_dir() / "embedded" / f"smollm2-135m-instruct-{FORMAT}"
 
 
 def missing() -> str:
-    """A sentence naming the command that makes the embedded model available; "" when it is."""
+    """A sentence with the command that installs the embedded model; "" when it is installed or converted."""
     if source() is not None or is_sound(folder()):
         return ""
     return f"The embedded model is not installed: run `{INSTALL}` (or `make run`)."
 
 
 def ensure(progress: Progress = quiet) -> Path:
-    """The converted model's folder, made now if need be (about half a minute, 540 MB).
+    """The converted model's folder; converts it if necessary (about half a minute, 540 MB).
 
     Raises ModelUnavailable when the wheel is absent or the cache folder can't be written.
     """
@@ -90,7 +90,7 @@ def ensure(progress: Progress = quiet) -> Path:
 
 
 class _locked:
-    """Holds the conversion's lock; says so while another process has it."""
+    """Holds the conversion's lock; reports to ``progress`` while another process has it."""
 
     def __init__(self, file: Path, progress: Progress) -> None:
         self._lock, self._progress = FileLock(file), progress
@@ -111,10 +111,10 @@ class _locked:
 
 
 def is_sound(target: Path) -> bool:
-    """True when the folder is what was converted.
+    """True when the folder's files are those that were written by the conversion.
 
-    Every file's size is compared at each load. A file whose modification time isn't the recorded one (copied, restored,
-    touched) is hashed as well, about a second for the weights.
+    Every file's size is compared at each load. A file with another modification time than the recorded one (copied,
+    restored, touched) is hashed as well, about a second for the weights.
     """
     try:
         manifest = json.loads((target / MANIFEST).read_text("utf-8"))
@@ -157,7 +157,7 @@ def _write_manifest(target: Path, gguf: Path) -> None:
 
 
 def _sync(file: Path) -> None:
-    """Bring a file to disk: after a power cut a renamed folder must not hold empty files."""
+    """Writes a file through to the disk: after a power cut, a renamed folder must not have empty files."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)

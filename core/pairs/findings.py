@@ -1,4 +1,4 @@
-"""What a check of a pair found, and the lines in which it travels from the checking process. No torch here."""
+"""The result of a pair's check, and the lines by which the checking process reports it. No torch here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from core.pairs.description import Description
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
-    """An id that target and draft read as different tokens."""
+class TokenDifference:
+    """An id that is one token in the target and another in the draft."""
 
     id: int
     target: str
@@ -20,8 +20,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ModelFinding:
-    """One model. ``here``: complete on this machine, else ``missing`` is a sentence; ``attention``: what its layers
-    keep; ``refused``: a sentence when it can't decode here, else ""."""
+    """One model of the pair. ``here``: complete on this machine, else ``missing`` is a sentence; ``attention``: what
+    its layers attend to; ``refused``: a sentence when it can't decode here, else ""."""
 
     name: str
     here: bool
@@ -33,19 +33,19 @@ class ModelFinding:
 
 @dataclass(frozen=True, slots=True)
 class VocabularyFinding:
-    """``ids`` were compared, ``differing`` of them are different tokens; ``first`` are the first of those. ``problem``:
-    the sentence with which the pair is refused, or ""."""
+    """The comparison of two vocabularies: of ``ids`` compared ids, ``differing`` are different tokens, beginning with
+    ``first``. ``problem``: the sentence with which the pair is refused, or ""."""
 
     ids: int
     differing: int
-    first: tuple[Difference, ...]
+    first: tuple[TokenDifference, ...]
     problem: str
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A pair. ``problem``: its name can't be read, and then nothing else is known; ``vocabulary`` is None for a single
-    model and when one of the tokenizers can't be read."""
+    """The result for a pair. ``problem``: a sentence when its name can't be read, and then nothing else is known;
+    ``vocabulary``: None for a single model and when a tokenizer can't be read."""
 
     name: str
     models: tuple[ModelFinding, ...]
@@ -54,33 +54,32 @@ class Finding:
 
     @property
     def problems(self) -> list[str]:
-        """Sentences that stand against loading the pair; what is only absent is not among them."""
+        """Sentences that say why the pair can't be loaded, whatever is downloaded."""
         found = [self.problem, *(model.refused for model in self.models)]
         return [*filter(None, [*found, self.vocabulary.problem if self.vocabulary else ""])]
 
     @property
     def absent(self) -> list[str]:
-        """Sentences about what is not on this machine."""
+        """Sentences that say what is not on this machine."""
         return [model.missing for model in self.models if model.missing]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One line: how far the check is (``share`` in [0, 1]), or its finding."""
+class CheckReport:
+    """One report of a running check: its progress (``share`` in [0, 1]) or its finding."""
 
     message: str = ""
     share: float = 1.0
     finding: Finding | None = None
 
-    @staticmethod
-    def line(step: Step) -> str:
-        """As one line of JSON."""
-        return _STEP.dump_json(step).decode() + "\n"
+    def to_line(self) -> str:
+        """The report as one line of JSON."""
+        return _REPORT.dump_json(self).decode() + "\n"
 
     @staticmethod
-    def of(line: str) -> Step:
-        """The step in a line; raises ValueError for anything else."""
-        return _STEP.validate_json(line)
+    def from_line(line: str) -> CheckReport:
+        """Reads a report back. Raises ValueError for any other line."""
+        return _REPORT.validate_json(line)
 
 
-_STEP: TypeAdapter[Step] = TypeAdapter(Step)
+_REPORT: TypeAdapter[CheckReport] = TypeAdapter(CheckReport)

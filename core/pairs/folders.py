@@ -1,4 +1,4 @@
-"""Model folders on this machine: where they are, whether they are complete, what their content is. No torch here.
+"""Model folders on this machine: where they are, whether they are complete, and the hash of their content. No torch.
 
 A model's name is a folder or a hub name (``owner/name``). Only safetensors count as weights.
 """
@@ -27,16 +27,16 @@ _UNWANTED = ["*/*", "consolidated*"]  # other formats of the same weights lie in
 
 
 def quiet(message: str, share: float) -> None:
-    """A progress callback that says nothing."""
+    """A progress callback that ignores its reports."""
 
 
 def cache_dir() -> Path:
-    """Folder for everything that can be made again; ``SPECLENS_CACHE`` overrides ``.cache`` beside the code."""
+    """The folder of everything that can be made again: ``SPECLENS_CACHE``, or ``.cache`` beside ``app.py``."""
     return Path(os.environ.get("SPECLENS_CACHE") or ROOT_FOLDER / ".cache").expanduser().resolve()
 
 
 def is_path(name: str) -> bool:
-    """True when the name means a folder: it exists, or is written like a path."""
+    """True when the name means a folder: an existing one, or a name written like a path."""
     return Path(name).expanduser().is_dir() or name.startswith((".", "/", "~")) or name.count("/") > 1
 
 
@@ -44,7 +44,7 @@ def find(name: str) -> Path | None:
     """The model's complete folder on this machine, or None. Never asks the network."""
     if is_path(name):
         folder = Path(name).expanduser()
-        return folder if gap(folder) is None else None
+        return folder if lack(folder) is None else None
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
@@ -52,11 +52,11 @@ def find(name: str) -> Path | None:
         folder = Path(snapshot_download(name, local_files_only=True, ignore_patterns=_UNWANTED))
     except (LocalEntryNotFoundError, HFValidationError):
         return None
-    return folder if gap(folder) is None else None
+    return folder if lack(folder) is None else None
 
 
-def gap(folder: Path) -> str | None:
-    """What a model folder lacks, as the end of a sentence; None when it is complete."""
+def lack(folder: Path) -> str | None:
+    """The first thing that a model folder lacks, as the end of a sentence; None when it is complete."""
     if not folder.is_dir():
         return "is not a folder on this machine"
     if not (folder / "config.json").is_file():
@@ -73,7 +73,7 @@ def gap(folder: Path) -> str | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model, in order of name; those an index names may be missing on disk.
+    """The safetensors files of a model, in order of name; files that its index names may be missing on disk.
 
     Raises ValueError with the end of a sentence when there are none or the index can't be read.
     """
@@ -92,28 +92,28 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def fetch(name: str, progress: Progress = quiet) -> Path:
-    """The model's complete folder, downloaded if it is a hub name, missing here and the network allows.
+    """The model's complete folder; a hub model that is not on this machine is downloaded.
 
-    Raises ModelUnavailable with a sentence otherwise.
+    Raises ModelUnavailable when that is not possible.
     """
     found = find(name)
     if found is not None:
         return found
     if is_path(name):
-        raise ModelUnavailable(f"The model folder {name} {gap(Path(name).expanduser())}.")
+        raise ModelUnavailable(f"The model folder {name} {lack(Path(name).expanduser())}.")
     if not HUB_NAME.fullmatch(name):
         raise ModelUnavailable(f"{name!r} is neither a folder nor a model name such as Qwen/Qwen3-0.6B.")
     progress(f"downloading {name}", 0.0)
     folder = _download(name, _WANTED)
-    lack = gap(folder)
-    if lack is not None:
-        raise ModelUnavailable(f"The model {name} {lack}.")
+    lacking = lack(folder)
+    if lacking is not None:
+        raise ModelUnavailable(f"The model {name} {lacking}.")
     return folder
 
 
 def fetch_description(name: str) -> Path:
-    """A folder with the model's configuration and tokenizer, a few megabytes downloaded if it is a hub name that is not
-    here; the weights may be missing. Raises ModelUnavailable as :func:`fetch` does."""
+    """A folder with at least the model's configuration and tokenizer: of a hub model that is not on this machine, only
+    these few megabytes are downloaded. Raises ModelUnavailable as :func:`fetch` does."""
     found = find(name)
     if found is not None:
         return found
@@ -150,10 +150,10 @@ def _download(name: str, patterns: list[str]) -> Path:
 
 
 def content_hash(folder: Path, progress: Progress = quiet) -> str:
-    """SHA-256 over a model's configuration and weights: two models are the same iff this is.
+    """SHA-256 over a model's configuration and weights: equal exactly for equal models.
 
-    Hashes of files are kept in the cache folder by path, size and modification time, so only the first load of a large
-    model reads every byte here.
+    File hashes are kept in the cache folder by path, size and modification time, so only the first load of a model
+    reads every byte for its hash.
     """
     files = [folder / "config.json", *weight_files(folder)]
     total = sum(file.stat().st_size for file in files) or 1

@@ -1,4 +1,4 @@
-"""The pairs that are known here: presets and those of stored runs, each with what is on this machine. No torch here."""
+"""The known pairs: presets and those of stored runs, each with what is on this machine. No torch here."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from core.pairs.presets import PRESETS, list_pairs, split
 from core.types import Device
 
 BELIEVED_S = 10.0
-"""How long what was found on the disk is believed, in seconds."""
+"""How long a look at the disk stays valid, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPair:
-    """A pair by name. ``missing``: a sentence when it can't be loaded without more, else ""; ``models``: those of its
-    models (target first) that are on this machine; ``published_bytes``: both models' weights in bfloat16, as the preset
-    says; ``converts``: its first load takes half a minute longer; ``fetchable``: what is missing can be
-    downloaded, so far as its name tells."""
+    """A pair by name. ``missing``: a sentence when something must be fetched or mended before it loads, else "";
+    ``models``: descriptions of those of its models (target first) that are on this machine; ``published_bytes``: both
+    models' weights in bfloat16, from the preset; ``converts``: its first load converts the embedded model (half a
+    minute); ``fetchable``: whatever is missing has the name of a hub model, and so may be downloaded."""
 
     name: str
     target: str
@@ -38,19 +38,19 @@ class KnownPair:
 
     @property
     def complete(self) -> bool:
-        """Both models are here and described, so that their needs are known."""
+        """True when all its models are on this machine and described, so that their memory is known."""
         return not self.missing and len(self.models) == (1 if self.draft is None else 2)
 
 
 class Inventory:
-    """What the disk holds, looked at again at most every :data:`BELIEVED_S` seconds. Thread-safe."""
+    """The known pairs, read from the disk at most every :data:`BELIEVED_S` seconds. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, ...], tuple[float, tuple[KnownPair, ...]]] = {}
 
     def known(self, used: Sequence[str] = ()) -> tuple[KnownPair, ...]:
-        """The presets, then the pairs ``used`` in stored runs."""
+        """The presets, then the other pairs of ``used`` (those of stored runs)."""
         key = tuple(used)
         with self._lock:
             kept = self._kept.get(key)
@@ -60,12 +60,12 @@ class Inventory:
             return kept[1]
 
     def forget(self) -> None:
-        """Look at the disk again next time: something was loaded, and may have been downloaded or converted."""
+        """Makes the next call read the disk again, after a load that may have downloaded or converted something."""
         with self._lock:
             self._kept = {}
 
     def memory(self, device: Device) -> DeviceMemory:
-        """The memory of that device now."""
+        """The device's memory now."""
         return memory.device_memory(device)
 
 
@@ -106,12 +106,12 @@ def _other(name: str) -> KnownPair:
     fetchable = bool(lacks) and all(_downloadable(one) for one in lacks)
     models, damage = _models([target, draft])
     converts = embedded.NAME in (target, draft) and not _converted()
-    said = " ".join(_lack(one) for one in lacks) or damage
-    return KnownPair(name, target, draft, False, "", said, models, None, converts, fetchable)
+    missing = " ".join(_lack(one) for one in lacks) or damage
+    return KnownPair(name, target, draft, False, "", missing, models, None, converts, fetchable)
 
 
 def _lack(name: str) -> str:
-    """A sentence about what the model lacks here, or ""."""
+    """A sentence that says what the model lacks on this machine, or ""."""
     if name == embedded.NAME:
         return embedded.missing()
     if folders.find(name) is not None:
@@ -130,16 +130,16 @@ def _downloadable(name: str) -> bool:
 
 
 def _models(names: Sequence[str | None]) -> tuple[tuple[Description, ...], str]:
-    """Those that are here, and the sentence about the first that is damaged, or ""."""
+    """Descriptions of the models on this machine, and a sentence about the first damaged one, or ""."""
     found: list[Description] = []
     damage = ""
     for name in filter(None, names):
         try:
-            said = _description(name)
+            description = _description(name)
         except SpecLensError as error:
             damage = damage or str(error)
         else:
-            found += [said] if said is not None else []
+            found += [description] if description is not None else []
     return tuple(found), damage
 
 

@@ -1,7 +1,7 @@
-"""Memory: what a pair needs before it is loaded, and what a device has free. No torch here, so that a page can ask.
+"""Memory: the need of a pair before it is loaded, and the free memory of a device. No torch here, so pages can use it.
 
-Needed are the weights in the chosen precision and the KV cache of one slot; the library's own code and the working
-space of a pass come on top (a few hundred MiB), so a need close to what is free is a warning, not a promise.
+A need is the weights in the chosen precision and the KV cache of one slot. The library's own code and the working space
+of a pass come on top (a few hundred MiB): a need just below the free memory may still not fit.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from core.pairs.description import Description
 from core.types import Device, Precision
 
 BYTES: dict[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2, "int8": 4}
-"""Bytes a number takes; in int8 only the weights of linear layers take one (``Description.int8_bytes``)."""
+"""Bytes of one number; in int8 the weights of linear layers take one byte (``Description.int8_bytes``)."""
 
 Fit = Literal["fits", "weights", "nothing", "unknown"]
 
@@ -29,9 +29,9 @@ CONTROL_GROUPS = Path("/sys/fs/cgroup")
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """Bytes. ``weights`` of target and draft together; ``cache``: one slot of ``rows`` tokens in both; each None where
-    the files don't say enough. ``loading``: of the weights, at the fullest moment of loading, None where that is the
-    end: int8 is made from float32, model after model."""
+    """Memory of a pair, bytes. ``weights``: of target and draft together; ``cache``: one slot of ``rows`` tokens in
+    both; each None where the files don't say enough. ``loading``: the weights' peak while loading, None where loading
+    never takes more than the end: int8 is made from float32, one model after the other."""
 
     weights: int | None
     cache: int | None
@@ -40,19 +40,19 @@ class Need:
 
     @property
     def total(self) -> int | None:
-        """Weights and cache."""
+        """Weights and cache together."""
         return None if self.weights is None else self.weights + (self.cache or 0)
 
     @property
     def peak(self) -> int | None:
-        """Of the weights, while they are loaded and after."""
+        """Most memory of the weights, during loading and after it."""
         return None if self.weights is None else max(self.weights, self.loading or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceMemory:
-    """Bytes of one device; ``total`` and ``free`` are None when its driver doesn't tell. ``problem``: a sentence saying
-    why this device can't be used, or ""."""
+    """Memory of one device, bytes; ``total`` and ``free`` are None when its driver doesn't report them. ``problem``: a
+    sentence that says why the device can't be used, or ""."""
 
     kind: Literal["cpu", "cuda"]
     name: str
@@ -86,7 +86,7 @@ def cache_bytes(model: Description, precision: str, rows: int) -> int | None:
 
 
 def need(models: Sequence[Description], precision: str, rows: int) -> Need:
-    """What a pair takes (its target first) with one slot of ``rows`` tokens, at most the target's context."""
+    """The need of a pair (its target first) with one slot of ``rows`` tokens, at most the target's context."""
     context = models[0].context if models else None
     rows = min(rows, context) if context else rows
     weights = [weight_bytes(model, precision) for model in models]
@@ -99,25 +99,25 @@ def need(models: Sequence[Description], precision: str, rows: int) -> Need:
 
 
 def _loading(models: Sequence[Description], weights: Sequence[int | None]) -> int | None:
-    """Each model in float32 beside those before it, which are int8 by then."""
+    """The largest sum of a model in float32 and the models before it, which are int8 by then."""
     whole = [weight_bytes(model, "float32") for model in models]
     return max((_sum([*weights[:place], one]) or 0 for place, one in enumerate(whole)), default=None)
 
 
 def published_need(bfloat16_bytes: int, precision: str) -> Need:
-    """About what a pair takes whose files are not here, from the published size of its weights in bfloat16."""
+    """The approximate need of a pair whose files are not here, from the published size of its weights in bfloat16."""
     full = bfloat16_bytes * BYTES[precision] // 2
-    # how much of it is linear layers isn't known before the files are here: at least a quarter of float32 stays
+    # the share of linear layers is unknown without the files; int8 leaves at least a quarter of float32
     return Need(full // 4, None, 0, loading=full) if precision == "int8" else Need(weights=full, cache=None, rows=0)
 
 
 def freed(free: int | None, held: Sequence[int | None]) -> int | None:
-    """``free`` bytes and those that the loaded pairs, ``held``, give back; unknown ones count nothing."""
+    """``free`` bytes plus those of the loaded pairs (``held``), which are unloaded first; unknown sizes count as 0."""
     return None if free is None else free + sum(part or 0 for part in held)
 
 
 def fit(needed: Need, free: int | None) -> Fit:
-    """Whether a need goes into ``free`` bytes: all of it, only the weights (a shorter slot would do), or not."""
+    """Whether a need fits into ``free`` bytes: all of it, only the weights (a shorter slot would fit), or nothing."""
     if needed.total is None or needed.peak is None or free is None:
         return "unknown"
     if needed.peak > free:
@@ -134,7 +134,7 @@ def _sum(parts: Sequence[int | None]) -> int | None:
 
 
 def device_memory(asked: Device = "auto") -> DeviceMemory:
-    """The memory of the device that ``asked`` means here: for auto the GPU if there is a usable one, else the CPU."""
+    """The memory of the device ``asked``; auto means the GPU if it is usable, else the CPU."""
     if asked == "cpu":
         return host()
     gpu = cuda()
@@ -142,7 +142,7 @@ def device_memory(asked: Device = "auto") -> DeviceMemory:
 
 
 def host() -> DeviceMemory:
-    """The CPU's memory, less where a container is allowed less than its machine has."""
+    """The CPU's memory, or the container's limit where that is lower."""
     machine = psutil.virtual_memory()
     total, free = machine.total, machine.available
     for limit, used in _container_limits():
@@ -174,7 +174,7 @@ def _container_limits() -> list[tuple[int, int]]:
 
 
 def cuda() -> DeviceMemory:
-    """The GPU that PyTorch would use, asked through NVIDIA's management library, which takes no memory on it."""
+    """The GPU that PyTorch would use, queried through NVIDIA's management library, which takes no memory on it."""
     if not _torch_has_cuda():
         return _no_gpu("the installed PyTorch is built without CUDA: install a CUDA build, or choose the CPU.")
     try:

@@ -1,6 +1,6 @@
-"""The pairs offered by name, and what each lacks on this machine. No torch here: pages and the command line list them.
+"""The pairs that are offered by name, and what each lacks on this machine. No torch: pages and command line list them.
 
-Sizes are of the weights as published (bfloat16), to tell a person what a download means.
+Sizes are those of the published weights (bfloat16): what a download takes.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from core.types import DrafterSpec, EarlyExitDrafter, PromptLookupDrafter, Small
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """A pair known by a short name. ``draft`` is None when the pair's default drafter needs no second model.
+    """A pair with a short name. ``draft`` is None when the pair's default drafter needs no second model.
 
     ``gigabytes``: weights of target and draft together, 10⁹ bytes.
     """
@@ -77,7 +77,7 @@ PRESETS: dict[str, Preset] = {
 
 @dataclass(frozen=True, slots=True)
 class PairStatus:
-    """Whether a preset can run here. ``missing`` is a sentence saying what is absent and what to do, or ""."""
+    """Whether a preset can run here. ``missing``: a sentence that says what is absent and what to do, or ""."""
 
     name: str
     target: str
@@ -88,7 +88,7 @@ class PairStatus:
 
 
 def list_pairs() -> list[PairStatus]:
-    """Every preset with what it lacks on this machine. Looks at files only: no network, no weights."""
+    """Every preset with what it lacks on this machine, from the file system alone: no network, no weights read."""
     return [_status(preset) for preset in PRESETS.values()]
 
 
@@ -108,8 +108,8 @@ def _missing(preset: Preset) -> str:
     )
 
 
-def default_drafter(name: str) -> DrafterSpec | None:
-    """The drafter a pair starts with; None when nothing but plain decoding suits by default (a single model).
+def default_drafter(name: str) -> DrafterSpec:
+    """The drafter that is used with a pair unless another is chosen.
 
     Raises BadInput when the pair's name can't be read.
     """
@@ -120,9 +120,9 @@ def default_drafter(name: str) -> DrafterSpec | None:
 
 
 def split(name: str) -> tuple[str, str | None]:
-    """Target and draft of a pair's name: a preset, ``TARGET+DRAFT`` or ``TARGET``; embedded counts as a model name.
+    """Target and draft of a pair's name: a preset, ``TARGET+DRAFT`` or ``TARGET``; ``embedded`` is a model name too.
 
-    A ``+`` inside an existing folder's path belongs to the path. Raises BadInput when a side is empty or the split is
+    A ``+`` in the path of an existing folder belongs to that path. Raises BadInput when a side is empty or the split is
     ambiguous.
     """
     name = name.strip()

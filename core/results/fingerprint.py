@@ -15,7 +15,7 @@ from core.results.matching import reference_sampling
 from core.types import NoDrafter, Request, SmallModelDrafter, TreeShape
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
 
 LIBRARIES = ("torch", "transformers", "tokenizers")
 

@@ -1,11 +1,12 @@
-"""What a person can ask for, under one name: ``from core.types import Request``. No torch here.
+"""All specifications that a user can request, in one place: ``from core.types import Request``. No torch here.
 
-One class per choice (shape, drafter, rule), so that only legal combinations exist: ``requests.py`` holds sampling,
-drafters, shapes, pairs and requests, ``rules.py`` the rules. ``core/grammar.py`` reads and prints their one-line texts.
+One class per choice (shape, drafter, rule), so that only legal combinations exist: ``requests.py`` has sampling,
+drafters, shapes, pairs and requests, ``rules.py`` the rules. ``core/grammar.py`` parses and prints their short texts.
 """
 
 from __future__ import annotations
 
+from core.types.base import Spec, sentence, valid
 from core.types.requests import (
     GREEDY_BELOW,
     MAX_DRAFT_NODES,
@@ -46,8 +47,6 @@ from core.types.rules import (
     Typical,
     is_lossless,
 )
-from core.types.spec import Spec
-from core.types.validation import sentence, valid
 
 __all__ = [
     "GREEDY_BELOW",

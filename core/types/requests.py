@@ -1,8 +1,6 @@
-"""What a person can ask for: frozen, validated specifications. No torch here.
+"""Requests and their parts: frozen, validated specifications of sampling, stops, drafters, shapes and pairs. No torch.
 
-One class per choice (shape, drafter, rule), so that only legal combinations exist; ``core/types/rules.py`` holds those
-of the rules. ``core/grammar.py`` reads and prints their one-line texts, ``core/records.py`` holds what comes out of a
-run. p is the target, q the draft.
+One class per choice, so that only legal combinations exist. p is the target, q the draft.
 """
 
 from __future__ import annotations
@@ -11,24 +9,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from core.types.base import Spec
 from core.types.rules import AllowedSet, Block, Lossless, RuleSpec
-from core.types.spec import Spec
 
 GREEDY_BELOW = 1e-5
-"""Temperatures below this decode greedily: one constant for draft, verifier and page (rules.md §2)."""
+"""Temperatures below this decode greedily, in draft, verifier and page alike (rules.md §2)."""
 
 MOST_COUNT = 1_000_000
 """Largest number of tokens that any setting counts."""
 
 MAX_DRAFT_NODES = 256
-"""Most candidates one round may draft; a larger verification pass is refused rather than tried."""
+"""Most candidates that one round may draft."""
 
 
 # -- sampling -------------------------------------------------------------------------------------------------------
 
 
 class Sampling(Spec):
-    """How a distribution is made from logits (design.md "Sampling"); defaults leave the softmax as it is.
+    """How logits become a distribution (design.md "Sampling"); the defaults leave the softmax unchanged.
 
     Temperature, top-k, top-p and penalties shape p and q alike; min-p, η, ε and ``allowed`` truncate p only unless
     ``truncate_draft`` (rules.md, head).
@@ -56,7 +54,7 @@ class Sampling(Spec):
 
 
 class Stops(Spec):
-    """When a run ends besides the model's own end tokens and the context's end."""
+    """Stops besides the model's end tokens and the end of the context."""
 
     max_new_tokens: int = Field(default=128, ge=1, le=MOST_COUNT)
     stop_strings: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=16)
@@ -181,7 +179,7 @@ ShapeSpec = Annotated[NoShape | ChainShape | TreeShape, Field(discriminator="kin
 
 
 class Request(Spec):
-    """One prompt to decode, with everything that decides its tokens except the weights."""
+    """One prompt to decode, with everything that determines its tokens except the weights."""
 
     prompt: str = Field(max_length=4_000_000)
     chat: bool = Field(
@@ -236,7 +234,7 @@ class PairSpec(Spec):
 
 
 class RunSpec(Spec):
-    """One request on one pair: what ``jobs.submit`` takes and what a stored run was asked."""
+    """One request on one pair: what ``jobs.submit`` takes, and what is stored with a run."""
 
     pair: PairSpec = PairSpec()
     request: Request

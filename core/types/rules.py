@@ -1,4 +1,4 @@
-"""What a verification rule can be: one frozen class per rule of rules.md, its parameters validated. No torch here."""
+"""Verification rules: one frozen class per rule of rules.md, with validated parameters. No torch here."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.types.spec import Spec
+from core.types.base import Spec
 
 Redraw = Literal["target", "target_in_set", "draft_in_set"]
-"""What a position that a truncation rule rejects is drawn from: p (the authors' code), norm (p·1_A) (paper App. H.1) or
-norm (q·1_A) (paper Eq. 12-13)."""
+"""The distribution that a truncation rule redraws from after a rejection: p (the authors' code), norm (p·1_A) (paper
+App. H.1) or norm (q·1_A) (paper Eq. 12-13)."""
 
 
 class Lossless(Spec):
@@ -48,14 +48,14 @@ class CosCD(Spec):
 
 
 class AdaptiveInterpolation(Spec):
-    """Ablation of paper §4: lenience's Δ where the draft underestimates, CoS's mixture elsewhere; renormalised."""
+    """Ablation of paper §4: lenience's Δ where the draft underestimates, CoS's mixture elsewhere, renormalised."""
 
     kind: Literal["adaptive_interpolation"] = "adaptive_interpolation"
     lam: float = Field(gt=0.0, le=1.0)
 
 
 class OvershootCeiling(Spec):
-    """Ablation of paper §4: CoS's mixture, cut at p/λ; renormalised."""
+    """Ablation of paper §4: CoS's mixture, capped at p/λ, renormalised."""
 
     kind: Literal["overshoot_ceiling"] = "overshoot_ceiling"
     lam: float = Field(gt=0.0, le=1.0)
@@ -70,8 +70,8 @@ class MinPCeiling(Spec):
 
 
 class AllowedSet(Spec):
-    """An allowed set A of tokens, from truncations applied one after the other in the library's order: top-k, top-p,
-    min-p, ε, η, each to what the ones before left, renormalised. 0 (top-p: 1) is off."""
+    """An allowed set A of tokens, by truncations in the library's order: top-k, top-p, min-p, ε, η, each applied to the
+    renormalised result of the previous one. 0 (top-p: 1) is off."""
 
     top_k: int = Field(default=0, ge=0, le=1_000_000)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
@@ -93,12 +93,12 @@ class AllowedSet(Spec):
 
     @property
     def everything(self) -> bool:
-        """True when nothing is cut."""
+        """True when no token is excluded."""
         return AllowedSet(**{name: getattr(self, name) for name in AllowedSet.model_fields}) == AllowedSet()
 
 
 class SpecCascade(Spec):
-    """Accept 1[p ≥ p_base·max p] (paper Eq. 5, 12); a rejected position is drawn as ``redraw`` says (rules.md)."""
+    """Accept 1[p ≥ p_base·max p] (paper Eq. 5, 12); ``redraw``: what is drawn after a rejection (rules.md)."""
 
     kind: Literal["spec_cascade"] = "spec_cascade"
     p_base: float = Field(gt=0.0, le=1.0)
@@ -107,7 +107,7 @@ class SpecCascade(Spec):
 
     @property
     def allowed(self) -> AllowedSet:
-        """The rule's set as one of its own."""
+        """The rule's allowed set A."""
         return AllowedSet(min_p=self.p_base)
 
 
@@ -131,7 +131,7 @@ class Typical(Spec):
 
     @property
     def allowed(self) -> AllowedSet:
-        """The rule's set as one of its own: the η processor's."""
+        """The rule's allowed set A, that of the library's η processor."""
         return AllowedSet(eta=self.epsilon, delta=self.delta)
 
 
@@ -150,7 +150,7 @@ class Truncation(AllowedSet):
 
     @property
     def allowed(self) -> AllowedSet:
-        """The rule's set as one of its own."""
+        """The rule's allowed set A."""
         return AllowedSet(**{name: getattr(self, name) for name in AllowedSet.model_fields})
 
 
@@ -173,9 +173,9 @@ TruncationSpec = SpecCascade | Typical | Truncation
 """Rules that accept inside an allowed set."""
 
 TargetLawSpec = CosWE | CosCD | AdaptiveInterpolation | OvershootCeiling
-"""Rules that verify losslessly toward another law r* than p."""
+"""Rules that verify losslessly, but toward a law r* other than p."""
 
 
 def is_lossless(spec: RuleSpec) -> bool:
-    """True for the rules whose output follows the target's law whatever the draft: no baseline but themselves."""
+    """True for rules whose output follows the target's law for every draft."""
     return isinstance(spec, Lossless | Block)

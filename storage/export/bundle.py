@@ -10,8 +10,8 @@ from typing import IO
 
 from core.errors import StorageUnavailable
 from storage.connect import refusal
-from storage.export.csv import BOM, export_csv
-from storage.export.dictionary import TABLES, Format, TableName, dictionary_csv
+from storage.export.csv import export_csv, write_dictionary
+from storage.export.dictionary import TABLES, Format, TableName
 from storage.export.parquet import write_parquet
 from storage.export.readings import OnRows
 from storage.filters import RunFilter
@@ -69,11 +69,6 @@ def write_table(
         return
     for piece in export_csv(store, filter, table, bom, on_rows):
         target.write(piece)
-
-
-def write_dictionary(format: Format, target: IO[bytes], bom: bool = False) -> None:
-    """Writes the data dictionary of the three tables, which is CSV in both formats."""
-    target.write((BOM if bom else b"") + dictionary_csv(format).encode())
 
 
 def write_bundle(

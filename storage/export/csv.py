@@ -1,18 +1,20 @@
-"""A CSV export in pieces: never more than ``readings.ROWS`` rows in memory, and no long transaction.
+"""The CSV of a table, and that of the data dictionary.
 
-UTF-8, with a byte order mark if ``bom``; every text quoted and safe in spreadsheets, NULL empty (see ``cells.py``).
-The database formats the lines: in a tenth of Python's time, and without holding Python's interpreter lock.
+A table is written in pieces: at most ``readings.ROWS`` rows are in memory, and no transaction is long. UTF-8, with
+a byte order mark if ``bom``; every text quoted and safe in spreadsheets, NULL empty (see ``cells.py``). The database
+formats the lines: in a tenth of Python's time, and without holding Python's interpreter lock.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import IO
 
 from sqlalchemy import func, literal_column
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 
-from storage.export.cells import cell, line, quoted
-from storage.export.dictionary import TableName, check_table, columns
+from storage.export.cells import cell, inert, line, quoted
+from storage.export.dictionary import TABLES, Format, TableName, check_table, columns, definition
 from storage.export.readings import OnRows, Reading, expression, order, readings, rows
 from storage.filters import RunFilter
 from storage.store import Store
@@ -44,3 +46,13 @@ def _lines(store: Store, table: TableName, reading: Reading) -> str:
     together = func.string_agg(written, aggregate_order_by(literal_column("''"), *order(table)))
     with store.database.read() as connection:
         return connection.execute(rows(table, [together], reading)).scalar() or ""
+
+
+def write_dictionary(format: Format, target: IO[bytes], bom: bool = False) -> None:
+    """Writes the data dictionary of all exported tables, which is CSV whatever their format."""
+    text = line([quoted(name) for name in ("table", "column", "kind", "unit", "definition")])
+    for table in TABLES:
+        for column in columns(table):
+            cells = (table, column.name, column.kind, column.unit, definition(column, format))
+            text += line([quoted(inert(cell)) for cell in cells])
+    target.write((BOM if bom else b"") + text.encode())

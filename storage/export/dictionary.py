@@ -11,7 +11,7 @@ from sqlalchemy import BigInteger, Boolean, DateTime, Double, Table
 from core.errors import BadInput
 from core.records import Fingerprint
 from core.results.glossary import GLOSSARY
-from storage.export.cells import Kind, inert, line, quoted
+from storage.export.cells import Kind
 from storage.schema import candidates, rounds, runs
 
 TableName = Literal["runs", "rounds", "candidates"]
@@ -190,13 +190,3 @@ def _kind(table: Table, name: str) -> Kind:
 def definition(column: ExportColumn, format: Format) -> str:
     """The column's definition, including what the format does to its values."""
     return f"{column.definition} A JSON string." if column.kind == "token" and format == "csv" else column.definition
-
-
-def dictionary_csv(format: Format = "csv") -> str:
-    """The data dictionary of all exported tables, as CSV."""
-    text = line([quoted(name) for name in ("table", "column", "kind", "unit", "definition")])
-    for table in TABLES:
-        for column in columns(table):
-            cells = (table, column.name, column.kind, column.unit, definition(column, format))
-            text += line([quoted(inert(cell)) for cell in cells])
-    return text

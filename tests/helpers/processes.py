@@ -1,4 +1,4 @@
-"""Starting ``writing_process`` and reading what it says."""
+"""Starts ``writing_process`` and reads its reports."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 @contextmanager
 def writing(what: str, path: Path) -> Iterator[subprocess.Popen[str]]:
-    """The process, killed (kill -9) at the end at the latest."""
+    """The running process, killed (kill -9) at the end of the ``with`` block."""
     command = [sys.executable, "-m", "tests.helpers.writing_process", what, str(path)]
     with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -24,9 +24,9 @@ def writing(what: str, path: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
-def heard(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """The next line it says."""
+def reported(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """The next report of the process."""
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert line, f"the process ended with {process.wait()} before it said anything more"
+    assert line, f"the process ended with {process.wait()} without another report"
     return json.loads(line)

@@ -1,4 +1,4 @@
-"""Records made by hand, and hypothesis strategies for rounds with hostile text."""
+"""Hand-made records, and hypothesis strategies for rounds with hostile text."""
 
 from __future__ import annotations
 
@@ -62,10 +62,10 @@ HOSTILE = (
     "⟨e2⟩",
     "</script><img src=x>",
 )
-"""Texts that CSV readers, spreadsheets and databases are known to trip over."""
+"""Texts that CSV readers, spreadsheets and databases are known to misread."""
 
 PROMPTS = [text for text in HOSTILE if text.strip()]
-"""Those that a request accepts as its prompt."""
+"""The hostile texts that a request accepts as its prompt."""
 
 
 def original(cell: str) -> str:
@@ -74,7 +74,7 @@ def original(cell: str) -> str:
 
 
 def at(seconds: float) -> datetime:
-    """A moment so many seconds after noon."""
+    """The moment ``seconds`` after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -103,7 +103,7 @@ def spec(
 def fingerprint(
     drafting: str = "prompt_lookup chain:4 lossless", prompt_hash: str = "p0", seed: int = 7
 ) -> Fingerprint:
-    """An environment."""
+    """The fingerprint of a run on a small CPU model."""
     return Fingerprint(
         target="smol",
         target_hash="t0",
@@ -125,7 +125,7 @@ def fingerprint(
 
 
 def started() -> Started:
-    """A prompt of eleven tokens, in the cache after 0.25 s."""
+    """The start of a run: a prompt of eleven tokens, in the cache after 0.25 s."""
     return Started(request=0, prompt_tokens=11, prefill_s=0.25, recomputed_share=0.25, fingerprint=fingerprint())
 
 
@@ -256,7 +256,7 @@ _positions = st.builds(
 
 @st.composite
 def rounds(draw: st.DrawFn, most: int = 3) -> list[Round]:
-    """Rounds numbered from 0, not sensible but of the right types."""
+    """Rounds numbered from 0: valid types, arbitrary values."""
     made: list[Round] = []
     for index in range(draw(st.integers(1, most))):
         pieces = draw(st.lists(st.tuples(_ids, texts), max_size=4))

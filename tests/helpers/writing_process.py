@@ -1,4 +1,4 @@
-"""A process of its own that opens a store and does one thing with it; the tests kill it or starve it of disk.
+"""A process that opens a store and does one thing with it; tests kill it or limit its disk.
 
 ``python -m tests.helpers.writing_process write|hold|starve|export|download FILE``
 """
@@ -21,13 +21,13 @@ from storage.store import Store
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
-def say(**what: object) -> None:
-    """One JSON line to the test."""
+def report(**what: object) -> None:
+    """Prints one JSON line for the test."""
     print(json.dumps(what), flush=True)
 
 
 def write(store: Store) -> None:
-    """A run that is over, one that goes on until this process is killed, and one that waits."""
+    """Writes an ended run, one that goes on until this process is killed, and a queued one."""
     store.submitted(run_id(1), spec(), "dead", at(0))
     store.started(run_id(1), started(), at(0))
     store.rounds(run_id(1), [round_(0)])
@@ -37,18 +37,18 @@ def write(store: Store) -> None:
     store.submitted(run_id(3), spec(), "dead", at(4))
     for index in range(100_000):
         store.rounds(run_id(2), [round_(index)])
-        say(round=index)
+        report(round=index)
         time.sleep(0.02)
 
 
 def hold(store: Store) -> None:
     """Keeps the file open, idle."""
-    say(holds=str(store.path))
+    report(holds=str(store.path))
     time.sleep(600)
 
 
 def starve(store: Store) -> None:
-    """Writes until a file size limit stands in for a full disk, then goes on when it is lifted."""
+    """Writes until a file size limit acts as a full disk, then lifts the limit and goes on."""
     store.submitted(run_id(1), spec(), "s", at(0))
     store.started(run_id(1), started(), at(0))
     store.flush()
@@ -60,20 +60,20 @@ def starve(store: Store) -> None:
         index += 50
         time.sleep(0.02)
     readable = len(Runs(store).rounds(run_id(1)))
-    say(trouble=store.trouble, handed_in=index, readable=readable)
+    report(trouble=store.trouble, handed_in=index, readable=readable)
     store.rounds(run_id(1), [round_(index, f"text {index}")])
     time.sleep(0.5)
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     store.flush()
     found = Runs(store).rounds(run_id(1))
     whole = found == [round_(number, f"text {number}") for number in range(index + 1)]
-    say(trouble=store.trouble, stored=len(found), whole=whole)
+    report(trouble=store.trouble, stored=len(found), whole=whole)
     store.ended(run_id(1), ended(), summary(), at(9))
     store.close()
 
 
 def small_files() -> None:
-    """No file may grow beyond 100 kB from now on, as on a full disk."""
+    """Limits files to 100 kB from now on, like a full disk."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
 
 
@@ -84,7 +84,7 @@ def download(store: Store) -> None:
         try:
             export_file(store, RunFilter(), "candidates", format, folder=store.path.parent)
         except StorageUnavailable as error:
-            say(refused=str(error), beside=sorted(one.name for one in store.path.parent.iterdir()))
+            report(refused=str(error), beside=sorted(one.name for one in store.path.parent.iterdir()))
 
 
 def export(path: str) -> int:
@@ -94,7 +94,7 @@ def export(path: str) -> int:
     codes = [main(["export", "--db", path, "--out", str(folder / "csv"), "--format", "csv"])]
     codes += [main(["export", "--db", path, "--out", str(folder / "parquet"), "--format", "parquet"])]
     codes += [main(["export", "--db", path, "--out", str(folder / "zip"), "--zip", "--format", "parquet"])]
-    say(codes=codes)
+    report(codes=codes)
     return 0
 
 

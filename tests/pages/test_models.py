@@ -9,7 +9,7 @@ from streamlit.testing.v1 import AppTest
 
 from core.errors import EngineFault, StorageUnavailable
 from core.pairs.checks import CheckView
-from core.pairs.findings import Difference, Finding, ModelFinding, VocabularyFinding
+from core.pairs.findings import Finding, ModelFinding, TokenDifference, VocabularyFinding
 from core.pairs.memory import DeviceMemory
 from core.records import Ended
 from core.types import PairSpec
@@ -266,7 +266,7 @@ def test_a_pair_that_can_run_is_said_to_and_can_be_loaded_from_the_answer(open_p
 
 
 def test_different_vocabularies_show_the_first_differing_ids_with_both_tokens(open_page: Open) -> None:
-    differences = (Difference(3, "<script>", " the"), Difference(4, "a", "b"))
+    differences = (TokenDifference(3, "<script>", " the"), TokenDifference(4, "a", "b"))
     vocabulary = VocabularyFinding(300, 297, differences, "They have different vocabularies.")
     at, _ = asked(open_page, answered(Finding("org/a+org/b", (HERE, DRAFT), vocabulary, "")))
     drawn = html(at)

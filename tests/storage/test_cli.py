@@ -11,7 +11,7 @@ import pytest
 
 from storage.__main__ import main
 from storage.store import Store
-from tests.helpers.processes import heard, writing
+from tests.helpers.processes import reported, writing
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
@@ -66,7 +66,7 @@ def test_export_makes_one_zip_on_request(closed: Path, tmp_path: Path) -> None:
         assert _ids(bundle.read("rounds.csv")) == [run_id(1)] * 2
 
 
-def test_info_says_what_is_there(closed: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_info_lists_size_schema_and_counts(closed: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info", "--db", str(closed)]) == 0
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"file        {closed} (")
@@ -101,7 +101,7 @@ def test_a_database_that_the_app_has_open_ends_with_code_1_and_a_sentence(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with writing("hold", path) as process:
-        heard(process)
+        reported(process)
         for command in (["info"], ["export", "--out", str(tmp_path / "out")]):
             assert main([*command, "--db", str(path)]) == 1
             said = capsys.readouterr()

@@ -83,7 +83,7 @@ def test_half_a_surrogate_pair_becomes_a_replacement_character(store: Store, sto
     assert (_run(stored, 1).name, _run(stored, 1).tags) == ("\ufffd name", ("\ufffd",))
 
 
-def test_a_tag_stands_once_at_a_run_however_often_it_is_added(store: Store, stored: Runs) -> None:
+def test_a_run_has_a_tag_once_however_often_it_is_added(store: Store, stored: Runs) -> None:
     for _ in range(2):
         store.tag([run_id(1), run_id(1)], add=["x", " x ", "x"])
     assert _run(stored, 1).tags == ("x",)

@@ -117,9 +117,7 @@ def test_a_migration_that_finds_no_room_for_the_copy_changes_nothing(
         assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
 
 
-def test_a_migration_that_fails_is_rolled_back_and_says_where_the_copy_is(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_migration_is_rolled_back_and_names_the_copy(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _first_schema(path)
     upgrade = migrate.upgrade
 

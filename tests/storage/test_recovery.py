@@ -15,7 +15,7 @@ from storage.queries import Runs
 from storage.recovery import sweep
 from storage.schema import CHILDREN, candidates, rounds, runs
 from storage.store import Store
-from tests.helpers.processes import heard, writing
+from tests.helpers.processes import reported, writing
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
@@ -23,7 +23,7 @@ def test_kill_9_loses_only_rounds_younger_than_a_second_and_leaves_the_run_inter
     with writing("write", path) as process:
         said: list[tuple[float, int]] = []
         while len(said) < 100 or time.monotonic() - said[0][0] < 2.5:
-            said.append((time.monotonic(), heard(process)["round"]))
+            said.append((time.monotonic(), reported(process)["round"]))
         killed_at = time.monotonic()
         process.kill()
     old = max(index for moment, index in said if moment < killed_at - 1)
@@ -59,7 +59,7 @@ def test_kill_9_loses_only_rounds_younger_than_a_second_and_leaves_the_run_inter
 
 def test_a_second_process_gets_a_sentence_that_names_the_first_and_the_first_is_not_disturbed(path: Path) -> None:
     with writing("hold", path) as process:
-        assert heard(process) == {"holds": str(path)}
+        assert reported(process) == {"holds": str(path)}
         with pytest.raises(StorageUnavailable) as refused:
             Store(path)
         assert str(refused.value) == (

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from core.errors import BadInput, StorageUnavailable
 from core.records import RunStatus, StopReason
+from storage.filters import RunFilter
+from storage.pending import write_batch
 from storage.queries import Runs
 from storage.schema import metadata
 from storage.store import Store
@@ -19,9 +22,12 @@ from tests.helpers.records import at, ended, round_, run_id, spec, started, summ
 PROMISED_S = 0.5
 """Within this time of being handed in everything is to be on disk, on a machine that isn't busy."""
 
+PATIENCE_S = 20.0
+"""How long a test waits for what must happen by itself, on a machine that may be busy."""
 
-def _soon(condition, wait_s: float = 20.0) -> bool:  # type: ignore[no-untyped-def]
-    limit = time.monotonic() + wait_s
+
+def _comes(condition: Callable[[], bool]) -> bool:
+    limit = time.monotonic() + PATIENCE_S
     while time.monotonic() < limit:
         if condition():
             return True
@@ -36,25 +42,23 @@ def _rows(store: Store) -> dict[str, int]:
         }
 
 
-def test_records_are_gathered_for_less_than_the_half_second_that_is_promised() -> None:
+def test_records_are_gathered_for_less_than_the_promised_half_second() -> None:
     assert GATHER_S <= PROMISED_S - 0.1  # the rest is for the transaction
 
 
-def test_a_run_is_readable_as_queued_soon_after_its_submission_though_nobody_asks_for_it(
-    store: Store, stored: Runs
-) -> None:
+def test_a_submitted_run_is_readable_as_queued_without_a_flush(store: Store, stored: Runs) -> None:
     store.submitted(run_id(1), spec(), "s", at(0))
-    assert _soon(lambda: stored.get(run_id(1)) is not None)
+    assert _comes(lambda: stored.get(run_id(1)) is not None)
     run = stored.get(run_id(1))
     assert run is not None
     assert (run.status, run.started_at, run.summary, run.fingerprint) == ("queued", None, None, None)
 
 
-def test_rounds_are_readable_within_half_a_second_while_the_run_goes_on(store: Store, stored: Runs) -> None:
+def test_rounds_are_readable_without_a_flush_while_the_run_goes_on(store: Store, stored: Runs) -> None:
     store.submitted(run_id(1), spec(), "s", at(0))
     store.started(run_id(1), started(), at(1))
     store.rounds(run_id(1), [round_(0), round_(1)])
-    assert _soon(lambda: len(stored.rounds(run_id(1))) == 2)
+    assert _comes(lambda: len(stored.rounds(run_id(1))) == 2)
     run = stored.get(run_id(1))
     assert run is not None
     assert run.status == "running"
@@ -98,8 +102,6 @@ def test_last_rounds_summary_and_status_of_a_run_are_one_transaction(path: Path)
     def write(connection, records, again) -> None:  # type: ignore[no-untyped-def]
         batches.append([type(record).__name__ for record in records])
         write_batch(connection, records, again)
-
-    from storage.pending import write_batch
 
     with Store(path, write=write, gather_s=0.3) as store:
         store.submitted(run_id(1), spec(), "s", at(0))
@@ -198,8 +200,6 @@ def test_a_running_run_cannot_be_deleted_and_then_nothing_is(store: Store, store
 
 
 def test_an_archived_run_leaves_the_usual_list_and_comes_back(store: Store, stored: Runs) -> None:
-    from storage.filters import RunFilter
-
     store.submitted(run_id(1), spec(), "s", at(0))
     assert store.archive([run_id(1)]) == 1
     assert stored.count() == 0
@@ -213,7 +213,7 @@ def test_a_second_store_on_the_file_in_this_process_is_refused(store: Store, pat
         Store(path.parent / "." / path.name)
 
 
-def test_a_closed_store_says_so_and_opens_again_with_everything(path: Path) -> None:
+def test_a_closed_store_refuses_records_and_opens_again_with_everything(path: Path) -> None:
     first = Store(path)
     first.submitted(run_id(1), spec(), "s", at(0))
     first.ended(run_id(1), ended(), None, at(1))
@@ -239,7 +239,7 @@ def test_a_file_that_is_no_database_is_refused_and_left_alone(path: Path) -> Non
     assert path.read_bytes() == b"not a database" * 1000
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_refused_in_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("here")
     with pytest.raises(StorageUnavailable, match="cannot be made"):
         Store(tmp_path / "file" / "speclens.duckdb")

@@ -19,7 +19,7 @@ from core.errors import StorageUnavailable
 from storage.pending import Record, write_batch
 from storage.queries import Runs
 from storage.store import Store
-from tests.helpers.processes import heard, writing
+from tests.helpers.processes import reported, writing
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 
@@ -48,7 +48,7 @@ def wait_for(condition: Callable[[], Any]) -> None:
         time.sleep(0.01)
 
 
-def test_a_full_disk_is_said_and_everything_is_stored_when_there_is_room_again(path: Path) -> None:
+def test_a_full_disk_is_reported_and_everything_is_stored_once_there_is_room(path: Path) -> None:
     disk = Disk()
     with Store(path, write=disk.write, gather_s=0.01, retry_s=0.02) as store:
         stored = Runs(store)
@@ -173,7 +173,7 @@ def test_the_same_run_id_twice_is_refused_and_the_first_run_stays(path: Path) ->
         assert run.spec.request.prompt == "first"
 
 
-def test_closing_while_the_disk_is_full_says_what_is_lost(path: Path) -> None:
+def test_closing_while_the_disk_is_full_reports_the_lost_rounds(path: Path) -> None:
     disk = Disk()
     store = Store(path, write=disk.write, gather_s=0.01, retry_s=0.02)
     store.submitted(run_id(1), spec(), "s", at(0))
@@ -204,10 +204,10 @@ def test_deleting_on_a_broken_disk_is_a_sentence_and_changes_nothing(path: Path)
 def test_a_process_that_meets_a_real_write_limit_keeps_everything_and_goes_on_when_it_is_lifted(path: Path) -> None:
     """RLIMIT_FSIZE stands in for the full disk: DuckDB's own writes fail in the operating system."""
     with writing("starve", path) as process:
-        starved = heard(process)
+        starved = reported(process)
         assert starved["trouble"].startswith(f"The disk that holds {path} is full: free some room.")
         assert 0 < starved["readable"] < starved["handed_in"]
-        recovered = heard(process)
+        recovered = reported(process)
         assert recovered == {"trouble": None, "stored": starved["handed_in"] + 1, "whole": True}
         assert process.wait(timeout=60) == 0
     with Store(path) as store:

@@ -8,15 +8,13 @@ import pytest
 import torch
 
 from core.bench import flashspec_peer
-from core.bench.agreement import Agreement, NearTie
-from core.bench.contender import Answer, Contender, Job
+from core.bench.agreement import NearTie, OutputCheck
+from core.bench.contender import Answer, Contender, Ours, Workload
 from core.bench.flashspec_peer import FlashspecPeer
-from core.bench.ours import Ours
-from core.bench.passes import passes
-from core.bench.peak import peak
+from core.bench.machine import peak
 from core.bench.prompts import Prompt
 from core.bench.settings import Setting
-from core.bench.transformers_peer import TransformersPeer, until_end
+from core.bench.transformers_peer import TransformersPeer, passes, until_end
 from core.cache.forwards import collected, forward
 from core.errors import EngineFault, PeerUnavailable
 from core.types import EarlyExitDrafter, PromptLookupDrafter
@@ -25,13 +23,13 @@ TEXTS = ("the fox jumps over the fox jumps over the", "the end of the dog", "a",
 TOKENS = 24
 
 
-def job_of(pair: Any, setting: Setting, tokens: int = TOKENS) -> Job:
+def workload_of(pair: Any, setting: Setting, tokens: int = TOKENS) -> Workload:
     requests = tuple(setting.request(Prompt(text, chat=False), tokens) for text in TEXTS[: setting.batch])
-    return Job(setting, requests, tuple(tuple(pair.text.encode(one)) for one in requests), tokens)
+    return Workload(setting, requests, tuple(tuple(pair.text.encode(one)) for one in requests), tokens)
 
 
-def decoded(contender: Contender, job: Job, watched: bool = True) -> Answer:
-    with contender.ready(job, watched) as decode:
+def decoded(contender: Contender, workload: Workload, watched: bool = True) -> Answer:
+    with contender.ready(workload, watched) as decode:
         return decode()
 
 
@@ -48,10 +46,10 @@ SETTINGS = (
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda one: one.name)
 @pytest.mark.parametrize("same_linears", [False, True])
 def test_transformers_decodes_the_same_tokens(tiny_pair, setting, same_linears):
-    job = job_of(tiny_pair, setting)
-    ours, theirs = decoded(Ours(tiny_pair), job), decoded(TransformersPeer(tiny_pair, same_linears), job)
-    for prompt, a, b in zip(job.prompts, ours.outputs, theirs.outputs, strict=True):
-        assert Agreement(tiny_pair).check(prompt, a, b, "transformers") is None
+    workload = workload_of(tiny_pair, setting)
+    ours, theirs = decoded(Ours(tiny_pair), workload), decoded(TransformersPeer(tiny_pair, same_linears), workload)
+    for prompt, a, b in zip(workload.prompts, ours.outputs, theirs.outputs, strict=True):
+        assert OutputCheck(tiny_pair).check(prompt, a, b, "transformers") is None
         assert len(a) == TOKENS or a[-1] in tiny_pair.text.eos
     assert ours.rounds is not None and theirs.rounds is not None
     if isinstance(setting.drafter, EarlyExitDrafter):
@@ -62,7 +60,7 @@ def test_transformers_gets_its_own_settings_back_and_no_hook_stays(tiny_pair):
     network = tiny_pair.target.network
     own = network.generation_config
     before = own.to_dict()
-    decoded(TransformersPeer(tiny_pair), job_of(tiny_pair, SETTINGS[-1]))
+    decoded(TransformersPeer(tiny_pair), workload_of(tiny_pair, SETTINGS[-1]))
     assert network.generation_config is own
     assert own.to_dict() == before
     assert not network._forward_pre_hooks
@@ -71,11 +69,11 @@ def test_transformers_gets_its_own_settings_back_and_no_hook_stays(tiny_pair):
 
 def test_a_penalty_of_the_models_own_settings_does_not_count(tiny_pair, monkeypatch):
     monkeypatch.setattr(tiny_pair.target.network.generation_config, "repetition_penalty", 5.0)
-    job = job_of(tiny_pair, SETTINGS[0])
-    assert decoded(TransformersPeer(tiny_pair), job).outputs == decoded(Ours(tiny_pair), job).outputs
+    workload = workload_of(tiny_pair, SETTINGS[0])
+    assert decoded(TransformersPeer(tiny_pair), workload).outputs == decoded(Ours(tiny_pair), workload).outputs
 
 
-def test_settings_that_do_not_reach_the_early_exit_are_found_out(tiny_pair, monkeypatch):
+def test_settings_that_do_not_reach_the_early_exit_are_an_error(tiny_pair, monkeypatch):
     from core.bench import transformers_peer
 
     whole = transformers_peer.GenerationConfig
@@ -85,7 +83,7 @@ def test_settings_that_do_not_reach_the_early_exit_are_found_out(tiny_pair, monk
 
     monkeypatch.setattr(transformers_peer, "GenerationConfig", careless)
     with pytest.raises(EngineFault, match="its settings did not take effect"):
-        decoded(TransformersPeer(tiny_pair), job_of(tiny_pair, SETTINGS[-1]))
+        decoded(TransformersPeer(tiny_pair), workload_of(tiny_pair, SETTINGS[-1]))
 
 
 def test_transformers_assists_single_requests_only(tiny_pair):
@@ -111,7 +109,7 @@ def test_what_follows_an_end_token_is_padding():
 # -- flashspec ------------------------------------------------------------------------------------------------------
 
 
-def test_flashspec_that_is_not_installed_says_how_to_install_it(tiny_pair, monkeypatch):
+def test_without_flashspec_the_error_names_how_to_install_it(tiny_pair, monkeypatch):
     monkeypatch.setattr(flashspec_peer.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(PeerUnavailable, match=r"run `pip install -r requirements-bench\.txt`, or leave it out"):
         FlashspecPeer(tiny_pair)
@@ -119,8 +117,8 @@ def test_flashspec_that_is_not_installed_says_how_to_install_it(tiny_pair, monke
 
 def test_flashspec_decodes_the_same_tokens_where_it_is_installed(tiny_pair):
     pytest.importorskip("flashspec", reason="an optional peer (requirements-bench.txt)")
-    peer, job = FlashspecPeer(tiny_pair), job_of(tiny_pair, SETTINGS[2])
-    ours, theirs = decoded(Ours(tiny_pair), job), decoded(peer, job)
+    peer, workload = FlashspecPeer(tiny_pair), workload_of(tiny_pair, SETTINGS[2])
+    ours, theirs = decoded(Ours(tiny_pair), workload), decoded(peer, workload)
     assert theirs.outputs == ours.outputs
     assert theirs.rounds == ours.rounds
     assert [one for one in SETTINGS if not peer.unsupported(one)] == list(SETTINGS[2:4])
@@ -130,22 +128,22 @@ def test_flashspec_decodes_the_same_tokens_where_it_is_installed(tiny_pair):
 
 
 def test_outputs_that_part_where_the_network_is_decided_are_an_error(tiny_pair):
-    job = job_of(tiny_pair, SETTINGS[0])
-    (right,) = decoded(Ours(tiny_pair), job).outputs
+    workload = workload_of(tiny_pair, SETTINGS[0])
+    (right,) = decoded(Ours(tiny_pair), workload).outputs
     wrong = (*right[:3], (right[3] + 1) % 300, *right[4:])
     with pytest.raises(EngineFault, match=rf"x chose token {wrong[3]} at new token 3 .* no near-tie"):
-        Agreement(tiny_pair).check(job.prompts[0], right, wrong, "x")
+        OutputCheck(tiny_pair).check(workload.prompts[0], right, wrong, "x")
 
 
 def test_outputs_that_part_between_two_equally_likely_tokens_are_a_near_tie(tiny_pair):
     head = tiny_pair.target.network.lm_head.weight
-    job = job_of(tiny_pair, SETTINGS[0])
-    (right,) = decoded(Ours(tiny_pair), job).outputs
+    workload = workload_of(tiny_pair, SETTINGS[0])
+    (right,) = decoded(Ours(tiny_pair), workload).outputs
     other = next(token for token in range(10, 300) if token not in right)
     before = head[other].clone()
     try:
         head[other] = head[right[2]] * (1 - 1e-6)
-        tie = Agreement(tiny_pair).check(job.prompts[0], right, (*right[:2], other, 5, 5), "x")
+        tie = OutputCheck(tiny_pair).check(workload.prompts[0], right, (*right[:2], other, 5, 5), "x")
     finally:
         head[other] = before
     assert isinstance(tie, NearTie)
@@ -155,30 +153,30 @@ def test_outputs_that_part_between_two_equally_likely_tokens_are_a_near_tie(tiny
 
 def test_an_output_that_only_ends_sooner_is_an_error(tiny_pair):
     with pytest.raises(EngineFault, match="x gave 1 tokens and this engine 2"):
-        Agreement(tiny_pair).check((5,), (6, 7), (6,), "x")
+        OutputCheck(tiny_pair).check((5,), (6, 7), (6,), "x")
 
 
 # -- what is observed -----------------------------------------------------------------------------------------------
 
 
 def test_the_share_outside_forwards_is_of_the_rounds_and_not_of_the_prefill(tiny_pair):
-    answer = decoded(Ours(tiny_pair), job_of(tiny_pair, SETTINGS[0]), watched=False)
+    answer = decoded(Ours(tiny_pair), workload_of(tiny_pair, SETTINGS[0]), watched=False)
     assert answer.decode_s is not None and answer.forward_s is not None
     assert 0 < answer.forward_s < answer.decode_s
 
 
-def test_forwards_are_counted_only_while_somebody_collects(tiny_pair):
-    job = job_of(tiny_pair, SETTINGS[0], tokens=5)
+def test_forward_passes_are_counted_only_while_they_are_collected(tiny_pair):
+    workload = workload_of(tiny_pair, SETTINGS[0], tokens=5)
     with collected() as outer:
-        decoded(Ours(tiny_pair), job)
+        decoded(Ours(tiny_pair), workload)
     assert outer.passes == 0  # the inner collection took them
     from core.decoding.engine import generate
 
     with collected() as forwards:
-        list(generate(job.requests, tiny_pair))
+        list(generate(workload.requests, tiny_pair))
     assert forwards.passes == 6  # the prefill and five rounds
     forwards.forget()
-    list(generate(job.requests, tiny_pair))
+    list(generate(workload.requests, tiny_pair))
     assert (forwards.passes, forwards.seconds) == (0, 0.0)
 
 

@@ -12,12 +12,11 @@ import pytest
 
 from core.bench import measuring
 from core.bench.agreement import NearTie
-from core.bench.contender import Answer, Job
+from core.bench.contender import Answer, Workload
+from core.bench.machine import Peak
 from core.bench.measuring import Series, measure, schedule
-from core.bench.peak import Peak
-from core.bench.rows import rows
+from core.bench.rows import rows, show
 from core.bench.settings import Setting
-from core.bench.table import show
 from core.errors import EngineFault
 from core.types import PromptLookupDrafter
 
@@ -59,17 +58,17 @@ class Scripted:
         return "no batches" if self.alone and setting.batch > 1 else ""
 
     @contextmanager
-    def ready(self, job: Job, watched: bool) -> Iterator[Callable[[], Answer]]:
+    def ready(self, workload: Workload, watched: bool) -> Iterator[Callable[[], Answer]]:
         self.clock.now += 1000.0  # preparing is not timed
-        yield lambda: self._decode(job, watched)
+        yield lambda: self._decode(workload, watched)
 
-    def _decode(self, job: Job, watched: bool) -> Answer:
-        self.log.append((self.peer, job.setting.name, watched))
+    def _decode(self, workload: Workload, watched: bool) -> Answer:
+        self.log.append((self.peer, workload.setting.name, watched))
         if self.raises:
             raise self.raises
         self.clock.now += self.seconds[self._turn]
         self._turn += 1
-        return Answer((self.output,) * len(job.prompts), self.rounds, self.decode_s, self.forward_s)
+        return Answer((self.output,) * len(workload.prompts), self.rounds, self.decode_s, self.forward_s)
 
 
 class Ties:
@@ -91,16 +90,16 @@ def no_peak() -> Iterator[Peak]:
     yield Peak("process_rss", 5 << 20)
 
 
-def job(setting: Setting, prompt: int = 5) -> Job:
+def workload(setting: Setting, prompt: int = 5) -> Workload:
     ids = tuple((prompt + n,) for n in range(setting.batch))
-    return Job(setting, (), ids, 4)
+    return Workload(setting, (), ids, 4)
 
 
 def run(
     contenders, settings=(PLAIN,), runs: int = 3, near: bool = False, progress=lambda message: None
 ) -> list[Series]:
     return measure(
-        {one: [job(one)] for one in settings},
+        {one: [workload(one)] for one in settings},
         contenders,
         schedule(runs, cuda=False),
         Ties(near),
@@ -159,7 +158,7 @@ def test_ratios_are_medians_of_the_turns_ratios_and_the_first_turn_only_warms_up
     )
 
 
-def test_a_peer_sits_out_what_it_does_not_support():
+def test_a_peer_skips_a_setting_that_it_does_not_support():
     clock = Clock()
     batched = Setting(batch=2)
     ours = Scripted(None, clock, [1.0] * 4)
@@ -170,7 +169,7 @@ def test_a_peer_sits_out_what_it_does_not_support():
     assert (row.name, row.tokens, row.ratio_to_assisted) == ("plain batch 2", 8, None)
 
 
-def test_a_near_tie_is_told_in_the_row_and_ratios_stay():
+def test_a_near_tie_is_in_the_row_and_the_ratios_remain():
     clock = Clock()
     series = run([Scripted(None, clock, [1.0] * 4), Scripted("x", clock, [2.0] * 4, output=(7, 5, 9, 2))], near=True)
     _, row = rows(series, {1: 1}, "x", "same")
@@ -190,9 +189,9 @@ def test_drafting_that_changes_our_own_output_is_an_error_of_ours():
     clock = Clock()
 
     class Astray(Scripted):
-        def _decode(self, job: Job, watched: bool) -> Answer:
-            self.output = (7, 5) if job.setting.gamma else (7, 8)
-            return super()._decode(job, watched)
+        def _decode(self, workload: Workload, watched: bool) -> Answer:
+            self.output = (7, 5) if workload.setting.gamma else (7, 8)
+            return super()._decode(workload, watched)
 
     plain, drafted = rows(run([Astray(None, clock, [1.0] * 8)], (PLAIN, LOOKUP)), {1: 1}, "x", "same")
     assert plain.error == ""
@@ -207,7 +206,7 @@ def test_a_peer_that_breaks_is_an_error_row_and_the_others_go_on():
     assert (row.tokens_per_second, row.spread, ours.runs) == (None, None, 3)
 
 
-def test_a_fault_of_our_own_code_is_not_dressed_up():
+def test_an_error_of_our_own_code_is_raised_unchanged():
     clock = Clock()
     with pytest.raises(ZeroDivisionError):
         run([Scripted(None, clock, [], raises=ZeroDivisionError())])

@@ -24,7 +24,7 @@ from tests.helpers.fakes_worker import COMMAND, PATIENCE_S, PREFILL_S, ROUND_S, 
 from tests.helpers.queueing import ListSink, finished, reached
 
 if TYPE_CHECKING:
-    from core.models.load import Pair
+    from core.models.pair import Pair
 
 
 def order(sink: ListSink, names: dict[str, str]) -> list[tuple[str, int]]:

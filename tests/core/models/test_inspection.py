@@ -14,26 +14,14 @@ from transformers import AutoConfig
 from core.models.inspection import inspect_pair
 from core.pairs import embedded
 from core.pairs.checks import KEEP, Checks, CheckView
-from core.pairs.findings import Difference, Finding, Step
+from core.pairs.findings import CheckReport, Finding, TokenDifference
 from core.pairs.inventory import Inventory
 from tests.helpers.tiny import byte_fallback_tokenizer, save_tiny_model
 
 PATIENCE_S = 120.0
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing is converted or downloaded yet."""
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("SPECLENS_CACHE", str(folder))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
-    return folder
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Path:
-    """A tiny Llama's folder."""
-    return save_tiny_model(tmp_path / "tiny", seed=1)
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 # -- what is found --------------------------------------------------------------------------------------------------
@@ -52,11 +40,11 @@ def test_a_pair_of_one_vocabulary_has_no_problem(tmp_path: Path) -> None:
     assert told == sorted(told)
 
 
-def test_different_tokenizers_are_told_with_the_first_differing_id_and_both_tokens(tmp_path: Path, tiny: Path) -> None:
+def test_of_different_tokenizers_the_first_differing_id_and_both_tokens_are_named(tmp_path: Path, tiny: Path) -> None:
     other = save_tiny_model(tmp_path / "other", seed=1, tokenizer=byte_fallback_tokenizer())
     found = inspect_pair(f"{tiny}+{other}").vocabulary
     assert found is not None
-    assert found.first[0] == Difference(3, "!", "<unk>")
+    assert found.first[0] == TokenDifference(3, "!", "<unk>")
     assert (len(found.first), found.differing) == (5, 297)
     assert "id 3 is '!' in the target and '<unk>' in the draft" in found.problem
 
@@ -102,7 +90,7 @@ def test_a_folder_that_is_not_there_and_a_name_that_is_none_are_sentences(tmp_pa
     assert "names no draft" in inspect_pair("target+").problems[0]
 
 
-def test_a_hub_name_that_is_not_here_says_so_when_the_network_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_absent_hub_model_is_refused_in_a_sentence_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:
     found = inspect_pair("Qwen/Qwen3-0.6B")
     assert found.problems == []
     assert found.absent[0].startswith("The model Qwen/Qwen3-0.6B is not on this machine and HF_HUB_OFFLINE forbids")
@@ -142,10 +130,10 @@ def test_the_embedded_model_is_not_converted_for_a_check(monkeypatch: pytest.Mon
 
 def test_a_finding_travels_as_a_line(tiny: Path, tmp_path: Path) -> None:
     other = save_tiny_model(tmp_path / "other", seed=1, tokenizer=byte_fallback_tokenizer())
-    step = Step(finding=inspect_pair(f"{tiny}+{other}"))
-    line = Step.line(step)
+    step = CheckReport(finding=inspect_pair(f"{tiny}+{other}"))
+    line = step.to_line()
     assert line.count("\n") == 1
-    assert Step.of(line) == step
+    assert CheckReport.from_line(line) == step
 
 
 # -- the process ----------------------------------------------------------------------------------------------------
@@ -196,7 +184,7 @@ def test_a_check_runs_in_its_own_process_and_loads_no_tensor_library_here(tiny: 
 
 
 def test_progress_is_seen_and_the_finding_ends_the_check(checks: Checks) -> None:
-    line = Step.line(Step(finding=Finding("x", (), None, "a problem")))
+    line = CheckReport(finding=Finding("x", (), None, "a problem")).to_line()
     name = (
         'import time; print(\'{"message": "half", "share": 0.5}\', flush=True)\n'
         f"time.sleep(.3); print({line.strip()!r}, flush=True); time.sleep(99)"
@@ -229,9 +217,9 @@ def test_a_new_check_stops_the_one_that_runs(checks: Checks) -> None:
     )
 
 
-def test_an_answer_that_is_none_is_a_sentence(checks: Checks) -> None:
+def test_an_answer_that_is_not_a_report_is_a_sentence(checks: Checks) -> None:
     checks.start("print('Hello', flush=True)")
-    assert settled(checks, "print('Hello', flush=True)").problem.startswith("The check was not understood")
+    assert settled(checks, "print('Hello', flush=True)").problem.startswith("The check's answer can't be read")
 
 
 def test_a_name_that_no_process_can_take_is_a_sentence(checks: Checks) -> None:
@@ -282,14 +270,14 @@ def test_what_is_missing_is_a_sentence_and_whether_it_can_be_downloaded_is_known
     assert not any(pairs[name].fetchable for name in (str(tmp_path / "gone"), "typo !", "a+"))
 
 
-def test_damage_is_said_instead_of_a_size(tiny: Path) -> None:
+def test_a_damaged_model_has_a_sentence_instead_of_a_size(tiny: Path) -> None:
     (tiny / "model.safetensors").write_bytes(b"short")
     pair = known(str(tiny))[str(tiny)]
     assert "is damaged" in pair.missing
     assert not pair.complete
 
 
-def test_the_disk_is_looked_at_again_when_told(tmp_path: Path, tiny: Path) -> None:
+def test_the_disk_is_read_again_after_forget(tmp_path: Path, tiny: Path) -> None:
     inventory = Inventory()
     name = str(tiny)
     assert inventory.known((name,))[-1].complete

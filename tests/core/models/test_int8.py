@@ -15,7 +15,8 @@ from core.drafting.early_exit import shares_activations
 from core.errors import ModelUnavailable
 from core.models import int8 as quantised
 from core.models.int8 import Int8Linear
-from core.models.load import Pair, load_pair
+from core.models.load import load_pair
+from core.models.pair import Pair
 from core.pairs import memory
 from core.pairs.description import describe
 from core.pairs.memory import Need, fit, need, published_need

@@ -16,26 +16,14 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from core.errors import BadInput, ModelUnavailable
 from core.models.compatibility import check_vocabularies, refusal
-from core.models.load import Pair, load_pair
+from core.models.load import load_pair
+from core.models.pair import Pair
 from core.pairs import folders
 from core.pairs.presets import PRESETS, default_drafter, list_pairs, split
 from core.types import EarlyExitDrafter, PairSpec, PromptLookupDrafter, SmallModelDrafter
 from tests.helpers.tiny import byte_fallback_tokenizer, save_tiny_model
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Remembered hashes and the hub cache lie in a folder of the test's own."""
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("SPECLENS_CACHE", str(folder))
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "hub"))
-    return folder
-
-
-@pytest.fixture
-def tiny(tmp_path: Path) -> Path:
-    """A tiny Llama's folder."""
-    return save_tiny_model(tmp_path / "tiny", seed=1)
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def load(*names: object, **options: Any) -> Pair:
@@ -133,8 +121,8 @@ def test_a_plus_in_a_folders_name_belongs_to_the_folder(tmp_path: Path) -> None:
     assert pair.draft.name == str(c_plus_plus)
 
 
-def test_a_model_in_the_hub_cache_loads_by_its_name_without_a_network(tiny: Path, cache: Path) -> None:
-    repository = cache / "hub" / "models--someone--tiny"
+def test_a_model_in_the_hub_cache_loads_by_its_name_without_a_network(tiny: Path, empty_cache: Path) -> None:
+    repository = empty_cache / "hub" / "models--someone--tiny"
     snapshot = repository / "snapshots" / ("0" * 40)
     shutil.copytree(tiny, snapshot)
     (repository / "refs").mkdir()
@@ -147,7 +135,7 @@ def test_a_model_in_the_hub_cache_loads_by_its_name_without_a_network(tiny: Path
 # -- names and devices ----------------------------------------------------------------------------------------------
 
 
-def test_a_hub_name_that_is_not_here_says_so_when_downloads_are_forbidden() -> None:
+def test_an_absent_hub_model_is_refused_in_a_sentence_when_downloads_are_forbidden() -> None:
     assert refused("Qwen/Qwen3-0.6B") == (
         "The model Qwen/Qwen3-0.6B is not on this machine and HF_HUB_OFFLINE forbids downloading: "
         "give a local folder or unset it."
@@ -440,7 +428,7 @@ def test_a_name_splits_into_target_and_draft() -> None:
     assert split("HuggingFaceTB/SmolLM2-1.7B-Instruct+embedded") == ("HuggingFaceTB/SmolLM2-1.7B-Instruct", "embedded")
 
 
-def test_listing_pairs_says_what_each_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_list_of_pairs_names_what_each_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("core.pairs.embedded.missing", lambda: "")
     rows = {row.name: row for row in list_pairs()}
     assert list(rows) == list(PRESETS)

@@ -147,7 +147,7 @@ def test_a_piece_of_a_special_token_is_its_name() -> None:
     assert BYTE_FALLBACK.piece(EOS) == "<|im_end|>"
 
 
-def test_a_piece_of_an_id_without_a_token_says_so() -> None:
+def test_the_piece_of_an_id_without_a_token_is_its_number() -> None:
     assert BYTE_LEVEL.piece(5000) == "⟨id 5000⟩"
 
 

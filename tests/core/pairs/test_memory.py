@@ -19,9 +19,8 @@ from core.cache.target import Candidates
 from core.errors import ModelUnavailable
 from core.models.load import load_pair
 from core.pairs import memory
-from core.pairs.description import Description, describe
+from core.pairs.description import Description, describe, read_weights
 from core.pairs.memory import DeviceMemory, Need, fit, need
-from core.pairs.weights import read
 from core.records import ROOT
 from core.types import PairSpec, Precision
 from tests.helpers.tiny import save_tiny_model, tiny_config
@@ -124,7 +123,7 @@ def test_quantised_weights_take_what_they_are_stored_in_whatever_precision_is_as
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"quantization_config": {"quant_method": "any"}}))
     said = describe("packed", folder)
-    stored = read("packed", folder).tensor_bytes
+    stored = read_weights("packed", folder).tensor_bytes
     assert memory.weight_bytes(said, "float32") == memory.weight_bytes(said, "bfloat16") == stored
 
 
@@ -140,7 +139,7 @@ def test_a_description_has_the_models_shape(tmp_path: Path) -> None:
     assert said.disk_bytes == sum(file.stat().st_size for file in files)
 
 
-def test_a_model_without_a_chat_template_says_so(tmp_path: Path) -> None:
+def test_a_model_without_a_chat_template_is_described_so(tmp_path: Path) -> None:
     folder = save_tiny_model(tmp_path / "tiny", seed=1)
     (folder / "chat_template.jinja").unlink()
     assert not describe("tiny", folder).chat_template
@@ -336,7 +335,7 @@ def test_a_driver_that_does_not_answer_is_a_sentence(driver: Driver) -> None:
     )
 
 
-def test_without_the_management_library_the_sentence_says_what_to_install(
+def test_without_the_management_library_the_sentence_names_what_to_install(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "pynvml", None)

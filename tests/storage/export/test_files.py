@@ -13,7 +13,7 @@ import pytest
 from core.errors import BadInput, SpecLensError
 from storage.export.files import Files
 from storage.store import Store
-from tests.helpers.processes import REPOSITORY, heard, writing
+from tests.helpers.processes import REPOSITORY, reported, writing
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 FULL = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -54,7 +54,7 @@ def _broken_off(folder: Path, fault: BaseException) -> None:
 
 
 @pytest.mark.parametrize("fault", [KeyboardInterrupt(), BadInput("no"), RuntimeError("defect")], ids=repr)
-def test_after_a_fault_nothing_new_is_there_and_what_was_there_stands(tmp_path: Path, fault: BaseException) -> None:
+def test_after_a_fault_no_new_file_is_left_and_older_ones_are_unchanged(tmp_path: Path, fault: BaseException) -> None:
     (tmp_path / "a").write_bytes(b"before")
     with pytest.raises(type(fault)):
         _broken_off(tmp_path, fault)
@@ -101,6 +101,6 @@ def test_the_command_line_leaves_nothing_behind_when_the_disk_is_really_full(fil
 def test_a_download_without_room_is_a_sentence_and_leaves_nothing_behind(filled: Path) -> None:
     with writing("download", filled) as process:
         for _ in range(2):
-            said = heard(process)
+            said = reported(process)
             assert said["refused"] == (f"The export cannot be written to {filled.parent}: {ADVICE}.")
             assert said["beside"] == ["speclens.duckdb"]

@@ -1,19 +1,25 @@
-"""Pydantic's complaints as one sentence with the field and the value."""
+"""The base of all specifications, and their validation errors as one sentence each."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from core.errors import BadInput
 
 T = TypeVar("T")
 
 
+class Spec(BaseModel):
+    """Base of all specifications: immutable; unknown fields, NaN and infinity are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
 def sentence(error: ValidationError) -> str:
-    """Pydantic's first complaint as one sentence with the field and the value."""
+    """Pydantic's first error as one sentence with the field and the value."""
     first = error.errors(include_url=False)[0]
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
@@ -26,7 +32,7 @@ def sentence(error: ValidationError) -> str:
 
 
 def valid(make: Callable[..., T], **fields: Any) -> T:
-    """``make(**fields)``, with pydantic's complaint turned into :class:`BadInput`."""
+    """Returns ``make(**fields)``. Raises :class:`BadInput` in place of pydantic's ValidationError."""
     try:
         return make(**fields)
     except ValidationError as error:
