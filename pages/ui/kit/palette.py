@@ -111,7 +111,7 @@ STATUSES: dict[str, State] = {
     )
 }
 
-PAUSED = State("paused", "‖", YELLOW, "paused", "stands after its last round; the device is free for others")
+PAUSED = State("paused", "‖", YELLOW, "paused", "paused after its last round; the device is free for others")
 """A running run that was paused: no status of its own in the store."""
 
 PAIRS: dict[str, State] = {
