@@ -1,9 +1,10 @@
 """The pages. Importing the first of them makes sure that it is drawn inside the frame.
 
-Until ``app.py`` has run once in a process, Streamlit takes an address such as ``/compare?runs=…`` for a page of its
-older kind and runs the page's file alone: no navigation, no style sheet. A link opened just after a start would look
-so. Each page imports this package first; here the older kind is switched off, as ``st.navigation`` does, and the run
-begins again.
+Until ``app.py`` has run once in a process, Streamlit (1.67) answers an address such as ``/compare?runs=…`` as it did
+before ``st.navigation`` existed, because a folder ``pages`` lies beside ``app.py``: it runs the page's file alone,
+without navigation and style sheet. A link opened just after a start would look so. ``st.navigation`` clears a private
+flag to end this, but only once it has run; no option and no public function does so earlier. Each page imports this
+package first, which clears the flag as ``st.navigation`` does and begins the run again.
 """
 
 from __future__ import annotations

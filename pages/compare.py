@@ -24,7 +24,7 @@ TICK_S = 0.5
 
 
 def page() -> None:
-    """The choice, and what there is to say of it."""
+    """The choice of runs and their comparison."""
     app = services()
     why = app.trouble()
     if why:
@@ -48,7 +48,7 @@ def _missing(link: Link, runs: Sequence[Shown]) -> int:
 
 
 def _refused(link: Link) -> None:
-    """What of the link can't be shown."""
+    """The runs of the link that can't be shown."""
     if link.refused:
         which = "a run that is" if link.refused == 1 else f"{link.refused} runs that are"
         st.html(parts.note("warn", f"The link names {which} not here: deleted, or of another data folder."))

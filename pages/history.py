@@ -57,7 +57,7 @@ def opened(app: Services, asked: str) -> None:
     run_id = valid_id(asked)
     run = find(app, run_id) if run_id else None
     if run is None or app.runs is None:
-        if labelling.DELETED in st.session_state:  # it was deleted from here: the list says so
+        if labelling.DELETED in st.session_state:  # it was deleted from here: the list announces it
             _back()
         st.html(parts.empty("No such run", parts.UNKNOWN_RUN))
         return

@@ -23,9 +23,9 @@ LAST, RIVAL, OPENED = "live_run", "live_rival", "live_opened"
 START_PAUSED = "start_paused"
 
 KEPT = f"{PAUSE_LIMIT_S / 60:g} minutes"
-PAUSE = "Let it stand after the round in progress. The device is free for other runs meanwhile."
+PAUSE = "Pause after the round in progress. The device is free for other runs meanwhile."
 RESUME = "Go on, round after round."
-STEP = "Decode one more round and stand again; in a race, one in each lane."
+STEP = "Decode one more round, then pause again; in a race, one in each lane."
 STEP_OFF = "Pause first, or start paused: then each step is one round."
 OVER = "Nothing is going on that could be paused."
 PAUSED = (
@@ -57,7 +57,7 @@ def page() -> None:
 
 
 def trouble(app: Services) -> None:
-    """Says when runs are not being kept."""
+    """A note while runs are not being kept."""
     why = app.trouble()
     if why:
         st.html(parts.note("bad", why, "Runs are not being kept."))
@@ -79,7 +79,7 @@ def chosen(app: Services) -> Shown | None:
 
 
 def newest(app: Services) -> str | None:
-    """The active run that was submitted last; the first lane if it races (lanes are submitted at one instant)."""
+    """The active run submitted last; of a race, whose lanes are submitted at one instant, the first lane."""
     active = app.jobs.active()
     return next((view.run_id for view in active if view.submitted_at == active[-1].submitted_at), None)
 
@@ -102,7 +102,7 @@ def racing(app: Services, run: Shown) -> Shown | None:
 
 
 def found(app: Services, run_id: str) -> Shown | None:
-    """The run; a store that can't be read just now says so and counts as not found."""
+    """The run; None, with a note on the page, while the store can't be read."""
     try:
         return find(app, run_id)
     except SpecLensError as error:
@@ -125,7 +125,7 @@ def form(app: Services) -> None:
     """Prompt, Run, settings."""
     forms.prompt_part(app.pairs())
     actions = st.container(horizontal=True, vertical_alignment="center", key="actions")
-    said = st.empty()
+    problem = st.empty()
     forms.settings_part()
     asked = forms.read_all()
     with actions:
@@ -139,17 +139,17 @@ def form(app: Services) -> None:
         )
         paused = st.toggle(
             "Start paused",
-            help="Stand before the first round, then go on step by step or with Resume.",
+            help="Pause before the first round, then go on step by step or with Resume.",
             key=START_PAUSED,
             persist_state="session",
         )
     if isinstance(asked, str):
-        said.html(parts.note("bad", asked))
+        problem.html(parts.note("bad", asked))
     elif start:
         try:
             begin(app, asked, paused)
         except SpecLensError as error:
-            said.html(parts.note("bad", str(error)))
+            problem.html(parts.note("bad", str(error)))
         else:
             st.rerun()
 
@@ -172,19 +172,19 @@ def watched(app: Services, run: Shown | None, rival: Shown | None) -> None:
     st.fragment(_drawn, run_every=TICK_S if active else None)(ids, active)
 
 
-def controls(app: Services, lanes: Sequence[Shown]) -> None:
+def controls(app: Services, runs: Sequence[Shown]) -> None:
     """Pause or Resume, Step and Stop of all runs shown, and what a pause means while one lasts."""
-    active = [run.run_id for run in lanes if run.active]
-    standing = [run.run_id for run in lanes if run.active and run.paused]
-    going = [run_id for run_id in active if run_id not in standing]
+    active = [run.run_id for run in runs if run.active]
+    paused = [run.run_id for run in runs if run.active and run.paused]
+    going = [run_id for run_id in active if run_id not in paused]
     with st.container(horizontal=True, key="controls"):
-        if standing and not going:
-            _button("Resume", "play_arrow", RESUME, app.jobs.resume, standing)
+        if paused and not going:
+            _button("Resume", "play_arrow", RESUME, app.jobs.resume, paused)
         else:
             _button("Pause", "pause", PAUSE if going else OVER, app.jobs.pause, going)
-        _button("Step one round", "skip_next", STEP if standing else STEP_OFF, app.jobs.step, standing, key="step")
+        _button("Step one round", "skip_next", STEP if paused else STEP_OFF, app.jobs.step, paused, key="step")
         _button("Stop", "stop", None, app.jobs.cancel, active)
-    if any(run.standing for run in lanes) and not going:
+    if any(run.halted for run in runs) and not going:
         st.html(parts.note("info", PAUSED, "Paused."))
 
 
@@ -209,15 +209,15 @@ def _each(act: Callable[[str], bool], run_ids: Sequence[str]) -> None:
 
 def _drawn(run_ids: list[str], ticking: bool) -> None:
     app = services()
-    lanes = [run for run_id in run_ids if (run := found(app, run_id)) is not None]
-    if not lanes:
+    runs = [run for run_id in run_ids if (run := found(app, run_id)) is not None]
+    if not runs:
         return
-    controls(app, lanes)
-    if len(lanes) == 2:
-        race_view.draw(app, lanes[0], lanes[1])
+    controls(app, runs)
+    if len(runs) == 2:
+        race_view.draw(app, runs[0], runs[1])
     else:
-        run_view.draw(app, lanes[0])
-    if ticking and not any(run.active for run in lanes):
+        run_view.draw(app, runs[0])
+    if ticking and not any(run.active for run in runs):
         st.rerun(scope="app")  # draws once more, without the ticking
 
 

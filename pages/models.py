@@ -155,7 +155,7 @@ def _pairs(asked: Device, precision: Precision, rows: int, ticking: bool) -> Non
 
 
 def used(now: Scene) -> list[str]:
-    """Pairs of loads and of stored runs. A store that can't be read leaves only the former: History says why."""
+    """Pairs of loads and of stored runs; of loads alone while the store can't be read (History shows why)."""
     found = [pair.name for pair in now.loaded]
     found += [now.load.spec.pair.name] if now.load is not None else []
     if now.app.runs is not None:

@@ -14,7 +14,7 @@ from core.results.metrics import ROUNDING, ratio
 from core.types import Request, is_lossless
 
 NEGLIGIBLE = 5e-4
-"""Relative changes smaller than this are not judged: no clock here tells them from noise."""
+"""Relative changes smaller than this are not judged: they are within the noise of every clock here."""
 
 TOTALS = frozenset({"draft_s", "verify_s", "state_s", "other_s", "decode_s", "e2e_s", "distortion_s"})
 """Seconds of a whole run: less is better only at the same output length."""
@@ -26,7 +26,7 @@ DISTORTIONS = frozenset({"distortion_kl", "distortion_tv", "escaped_mass"})
 
 
 def lossy_notices(base: tuple[Request, Fingerprint], run: tuple[Request, Fingerprint]) -> list[str]:
-    """What has to be said when a lossy rule is on either side: whose law is whose (rules.md §1 "matched baseline").
+    """Notices for a comparison with a lossy rule on either side: the law of each (rules.md §1 "matched baseline").
 
     Empty for two lossless runs. Sentences; "the baseline" is ``base``.
     """
@@ -120,8 +120,8 @@ def _change(name: str, value: float | None, reference: float | None) -> Change:
 
 
 def scaled(name: str, values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """Values on a parallel axis from 0 to 1, the better end up (lower-is-better metrics are turned over); equal values
-    stand in the middle."""
+    """Values on a parallel axis from 0 to 1, the better end up (lower-is-better metrics are turned over); equal
+    values are in the middle."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     turned = GLOSSARY[name].better == "lower"

@@ -1,4 +1,4 @@
-"""Where two outputs part, token by token, and what each says there (ux.md "text diff")."""
+"""Where two outputs diverge, token by token, and the first differing token of each (ux.md "text diff")."""
 
 from __future__ import annotations
 

@@ -11,11 +11,11 @@ from core.results.metrics import speed_up
 from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, RunSpec, Sampling, TruncationSpec
 
 UNDER_TEST = frozenset({"draft", "draft_hash", "drafting", "sampling", "rule"})
-"""Fields in which a run may differ from its plain counterpart: they say how candidates are made, not what the output's
-law is. ``sampling`` is judged by the reference law, which includes it."""
+"""Fields in which a run may differ from its plain counterpart: they determine how candidates are made, not the
+output's law. ``sampling`` is judged by the reference law, which includes it."""
 
 TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"})
-"""Fields that say which target decoded: quantising it or approximating its cache makes another one (article)."""
+"""Fields that identify the target: quantising it or approximating its cache makes another one (article)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Difference:
 
 
 def differences(a: Fingerprint, b: Fingerprint) -> list[Difference]:
-    """Every field that differs, the thing under test included."""
+    """Every field that differs, those under test included."""
     left, right = asdict(a), asdict(b)
     return [Difference(name, str(left[name]), str(right[name])) for name in left if left[name] != right[name]]
 

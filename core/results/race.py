@@ -1,6 +1,6 @@
 """Two runs that raced: who is ahead and who came first, each on the clock of its own compute (design.md "Race").
 
-Rounds alternate on the device, so wall time says nothing about either lane. ``Burst.ended_at_s`` stands still while the
+Rounds alternate on the device, so wall time measures neither lane. ``Burst.ended_at_s`` does not advance while the
 other lane computes; two lanes are compared at the same reading of their own clocks.
 """
 

@@ -33,8 +33,8 @@ class Burst:
 @dataclass(frozen=True, slots=True)
 class Gap:
     """The wait before a burst. ``first``: number of its first token, from 1; ``size``: its tokens, which all came at
-    once; ``gap_s``: seconds since the token before; ``merged``: bursts that this one stands for, the longest gap of
-    them kept."""
+    once; ``gap_s``: seconds since the token before; ``merged``: number of bursts merged into this one, which
+    keeps their longest gap."""
 
     first: int
     size: int

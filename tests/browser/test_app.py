@@ -8,27 +8,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View
+from tests.browser.conftest import View, ask, status
 from tests.helpers.running_app import RunningApp, running_app
-
-
-def ask(page: Page, prompt: str, tokens: int | None = None) -> None:
-    """Type a prompt (and a limit), press Run, and wait until the page shows the new run."""
-    field = page.get_by_role("textbox", name="Prompt")
-    field.fill(prompt)
-    field.press("Tab")
-    if tokens is not None:
-        limit = page.get_by_label("Most new tokens")
-        limit.fill(str(tokens))
-        limit.press("Tab")
-    before = page.url
-    page.get_by_role("button", name="Run").click()
-    page.wait_for_url(lambda url: "run=" in url and url != before)
-
-
-def status(page: Page, name: str) -> None:
-    """Wait until the run that is shown has this status."""
-    expect(page.locator(f'[data-status="{name}"]')).to_be_visible()
 
 
 def test_the_default_example_runs_and_its_rounds_appear_as_chips(app: RunningApp, view: View) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View
-from tests.browser.test_app import ask, status
+from tests.browser.conftest import View, ask, status
 from tests.helpers.running_app import RunningApp, running_app
 
 

@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View
-from tests.browser.test_app import ask, status
+from tests.browser.conftest import View, ask, status
 from tests.helpers.running_app import RunningApp
 
 ROWS = """() => {

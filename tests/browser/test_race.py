@@ -7,8 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View
-from tests.browser.test_app import status
+from tests.browser.conftest import View, status
 from tests.helpers.running_app import RunningApp
 
 

@@ -7,8 +7,7 @@ import re
 import psutil
 from playwright.sync_api import Dialog, Page, expect
 
-from tests.browser.conftest import View
-from tests.browser.test_app import ask, status
+from tests.browser.conftest import View, ask, status
 from tests.helpers.running_app import RunningApp
 
 PWNED = "<img src=x onerror=window.__pwned=1></span><script>window.__pwned=1</script>"

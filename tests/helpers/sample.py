@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from core.records import ROOT, Ended, Fate, Fingerprint, Node, Position, Round, Source, Started, TopToken
 from core.types import ChainShape, PairSpec, PromptLookupDrafter, Request, RunSpec, Sampling, Stops
@@ -51,6 +52,20 @@ def chain(
     return finish(
         nodes, index, tuple(10 + i for i in range(accepted)) + added, (text,) * accepted + (last,) * len(added), source
     )
+
+
+def counted(
+    accepted: int, drafted: int, *, cut: int = 0, index: int = 0, at: float = 1.0, source: Source | None = None
+) -> Round:
+    """A chain of ``drafted`` candidates, the first ``accepted`` committed, the next ``cut`` after a stop. It took 1 s,
+    in stages exact in binary, and ended at ``at`` seconds."""
+    rejected = int(accepted < drafted and not cut)
+    counts: dict[Fate, int] = {"accepted": accepted, "cut": cut, "rejected": rejected}
+    counts["unreached"] = drafted - sum(counts.values())
+    fates: list[Fate] = [fate for fate, many in counts.items() for _ in range(many)]
+    source = source or ("none" if cut else "correction" if rejected else "bonus")
+    one = chain(fates, index, "b", "b", source)
+    return replace(one, draft_s=0.25, verify_s=0.5, state_s=0.125, other_s=0.125, wall_s=1.0, ended_at_s=at)
 
 
 def tree(index: int = 0) -> Round:

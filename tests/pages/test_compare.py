@@ -26,8 +26,8 @@ from pages.ui.kit.table import Cell
 from storage.queries import Runs
 from storage.store import Store
 from tests.helpers import fake_app, sample
+from tests.helpers.markup import Tags
 from tests.pages.conftest import Open, html
-from tests.pages.test_tokens import Tags
 
 CHAIN = [sample.chain(["accepted", "rejected"], 0), sample.chain(["accepted", "accepted"], 1)]
 OTHER = [sample.chain(["accepted", "rejected"], 0), sample.chain(["rejected", "unreached"], 1, last=" stop")]

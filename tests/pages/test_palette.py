@@ -9,9 +9,21 @@ from pathlib import Path
 import pytest
 
 from pages.ui.kit import palette, style
-from pages.ui.kit.palette import PAIRS, PAUSED, STAGES, STATES, STATUSES, THEMES, contrast, mix, tint
+from pages.ui.kit.palette import PAIRS, PAUSED, STAGES, STATES, STATUSES, THEMES, mix, tint
 
 REPO = Path(__file__).resolve().parents[2]
+
+
+def contrast(first: str, second: str) -> float:
+    """WCAG contrast ratio of two ``#rrggbb`` colours, 1 to 21."""
+    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def _luminance(colour: str) -> float:
+    shares = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in shares]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.parametrize(("theme", "name"), list(product(THEMES, STATES)))

@@ -100,7 +100,7 @@ def test_a_run_that_starts_paused_stands_before_its_first_round(open_page: Open)
     at.toggle(key="start_paused").set_value(True).run()
     clean(at.button(key="run").click().run())
     assert jobs.races == [([f"{1:026d}"], True)]
-    assert "will stand before its first round" in html(at)
+    assert "will pause before its first round" in html(at)
     assert enabled(at) == {"resume", "step", "stop"}
     jobs.put(replace(fake_app.running([], run_id=f"{1:026d}"), paused=True))
     assert 'data-status="paused"' in html(clean(at.run()))

@@ -120,9 +120,19 @@ def test_a_stored_position_is_taken_from_its_run_and_keeps_the_rest(open_page: O
     assert linked(at, "run") == sample.RUN_ID
 
 
-@pytest.mark.parametrize("asked", ["-5", "-1", "99999"])
-def test_a_link_to_a_round_that_is_not_there_shows_the_nearest(open_page: Open, store: Store, asked: str):
-    clean(open_page("rules", fake_app.stored_services(store), run=sample.RUN_ID, round=asked, at="-1"))
+@pytest.mark.parametrize(("asked", "shown"), [("-5", 0), ("-1", 0), ("2", 2), ("3", 2), ("99999", 2)])
+def test_a_link_to_a_round_that_is_not_there_shows_the_nearest(open_page: Open, store: Store, asked: str, shown: int):
+    fake_app.keep(store, sample.RUN_ID, [drafted(index=index) for index in range(3)])
+    at = clean(open_page("rules", fake_app.stored_services(store), run=sample.RUN_ID, round=asked, at="-1"))
+    assert at.number_input[0].label == "Round"
+    assert at.number_input[0].value == shown + 1
+    assert linked(at, "round") == str(shown)
+
+
+def test_a_link_to_a_run_that_is_not_there_says_so(open_page: Open, store: Store):
+    fake_app.keep(store, "1" * 26, [drafted()])
+    at = clean(open_page("rules", fake_app.stored_services(store), run=sample.RUN_ID, round="0", at="-1"))
+    assert "The link names a run that is not here" in html(at)
 
 
 def test_a_round_without_a_tested_position_says_so(open_page: Open, store: Store):
@@ -154,8 +164,11 @@ def test_without_a_store_or_a_run_a_stored_position_can_not_be_chosen(open_page:
 
 @pytest.mark.parametrize("tab", TABS)
 @pytest.mark.parametrize("preset", ["article", "heavy_tailed"])
-def test_every_tab_draws_at_small_and_large_vocabularies(open_page: Open, tab: str, preset: str):
-    clean(open_page("rules", nothing_stored(), tab=tab, preset=preset))
+def test_every_tab_draws_a_table_or_a_figure_at_small_and_large_vocabularies(open_page: Open, tab: str, preset: str):
+    at = clean(open_page("rules", nothing_stored(), tab=tab, preset=preset))
+    assert (linked(at, "tab"), linked(at, "preset")) == (tab, preset)
+    assert "sl-bad" not in html(at)
+    assert 'class="sl-cmp sl-lab"' in html(at) or at.get("plotly_chart")
 
 
 @pytest.mark.parametrize("rule", [rule.name for rule in RULES])

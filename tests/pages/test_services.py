@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.records import TERMINAL
-from pages.ui.kit import services as root
+from pages.ui.kit import services
 from storage.connect import default_path
 from storage.filters import RunFilter
 from storage.queries import Runs
@@ -31,24 +31,24 @@ def fake_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("SPECLENS_DATA", str(tmp_path / "data"))
     yield tmp_path / "data"
-    root.reopen()  # closes what the test opened
+    services.reopen()  # closes what the test opened
 
 
-def finished(app: root.Services, run_id: str) -> None:
+def finished(app: services.Services, run_id: str) -> None:
     """Wait for a run's end (the fake engine needs milliseconds)."""
-    view = app.jobs.wait(run_id, timeout_s=60)  # type: ignore[attr-defined]
+    view = app.jobs.wait(run_id, timeout_s=60)
     assert view is not None
     assert view.status == "done"
 
 
 def test_the_services_are_one_set_and_keep_what_is_decoded(fake_worker: Path) -> None:
-    app = root.services()
-    assert root.services() is app
+    app = services.services()
+    assert services.services() is app
     assert app.trouble() == ""
     run_id = app.jobs.submit(sample.spec(20))
     finished(app, run_id)
-    root.reopen()
-    again = root.services()
+    services.reopen()
+    again = services.services()
     assert again is not app
     assert again.session != app.session
     assert again.runs is not None
@@ -66,12 +66,22 @@ def test_the_services_are_one_set_and_keep_what_is_decoded(fake_worker: Path) ->
     assert run_id.encode() in view.path.read_bytes()
 
 
+def test_the_app_keeps_runs_in_the_default_database_and_its_exports_beside_it(fake_worker: Path) -> None:
+    app = services.services()
+    finished(app, app.jobs.submit(sample.spec(20)))
+    assert app.keeper is not None and app.exports is not None
+    assert app.keeper.path == default_path()
+    assert default_path().parent == fake_worker
+    export = app.exports.view(app.exports.start(RunFilter(), "runs"))
+    assert export is not None and export.path.parent == fake_worker / "exports"
+
+
 def test_opening_again_ends_the_run_in_flight_and_leaves_no_worker_behind(fake_worker: Path) -> None:
-    app = root.services()
+    app = services.services()
     run_id = app.jobs.submit(sample.spec(5000, "slow"))
-    app.jobs.wait(run_id, lambda view: view.rounds > 0, timeout_s=60)  # type: ignore[attr-defined]
-    root.reopen()
-    runs = root.services().runs
+    app.jobs.wait(run_id, lambda view: view.rounds > 0, timeout_s=60)
+    services.reopen()
+    runs = services.services().runs
     assert runs is not None
     stored = runs.get(run_id)
     assert stored is not None
@@ -94,16 +104,16 @@ def test_a_database_held_by_another_process_is_said_and_runs_go_on_unkept(fake_w
     assert holder.stdout is not None
     assert holder.stdout.readline() == "held\n"
     try:
-        app = root.services()
+        app = services.services()
         assert app.runs is None
         assert f"in use by process {holder.pid}" in app.trouble()
         finished(app, app.jobs.submit(sample.spec(20)))
         assert (app.keeper, app.exports) == (None, None)
     finally:
         holder.communicate()
-    root.reopen()
-    assert root.services().trouble() == ""
-    assert isinstance(root.services().runs, Runs)
+    services.reopen()
+    assert services.services().trouble() == ""
+    assert isinstance(services.services().runs, Runs)
 
 
 def test_a_data_folder_that_cannot_be_made_is_said_in_a_sentence(
@@ -112,7 +122,7 @@ def test_a_data_folder_that_cannot_be_made_is_said_in_a_sentence(
     blocked = fake_worker.parent / "file"
     blocked.write_text("in the way")
     monkeypatch.setenv("SPECLENS_DATA", str(blocked / "data"))
-    assert f"The data folder {blocked / 'data'} can't be used" in root.services().trouble()
+    assert f"The data folder {blocked / 'data'} can't be used" in services.services().trouble()
 
 
 def test_the_app_opens_at_live_with_both_pages_in_its_navigation(fake_worker: Path) -> None:

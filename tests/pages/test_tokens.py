@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from html.parser import HTMLParser
 
 import pytest
 
@@ -12,27 +11,9 @@ from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
 from pages.ui.kit.glyphs import chip_text, flow_text
 from pages.ui.rounds import tokens, trees
 from tests.helpers import sample
+from tests.helpers.markup import Tags
 
 TAGS = {"span", "div", "ul", "li", "i", "br", "details", "summary"}
-
-
-class Tags(HTMLParser):
-    """Collects element names and attributes, as a browser would see them."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.attributes: dict[str, list[str]] = {}
-        self.text = ""
-        self.feed(html)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        for name, value in attrs:
-            self.attributes.setdefault(name, []).append(value or "")
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Compare's figures. Values come finished from core; runs are told apart by letter, symbol and dash besides colour."""
+"""Compare's figures. Values come finished from core; runs differ in letter, symbol and dash as well as in colour."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINE_HEIGHT = 34
 """Height of a bar's line, in pixels."""
 
 SPELT_OUT = 4
-"""With more runs than this a legend has only their letters, which the tables above explain."""
+"""With more runs than this the legend has letters alone; the tables above explain them."""
 
 Drawn = tuple[Side, Summary]
 
@@ -200,7 +200,7 @@ def _burst(gap: Gap) -> str:
 
 
 def _widths(found: Sequence[Gap]) -> float:
-    """Bars one token wide; wider where one stands for several bursts, so that it can be seen."""
+    """Bars one token wide; wider, so as to be visible, where a bar is several bursts merged."""
     return max((2.0 * gap.merged for gap in found if gap.merged > 1), default=0.8)
 
 

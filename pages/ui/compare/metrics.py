@@ -47,7 +47,7 @@ def draw(services: Services, sides: Sequence[Side], base: int) -> None:
     ratios = speed_ups(services, sides)
     st.html(table.html(sides, rows(sides, base, ratios), base, "Metrics"))
     lacking = [side for side, ratio in zip(sides, ratios, strict=True) if ratio is None and not side.run.plain]
-    bits = ["▲ and ▼ tell the direction; “better” and “worse” stand only where a metric has one."]
+    bits = ["▲ and ▼ show the direction; “better” and “worse” appear only where a metric has one."]
     if lacking:
         bits.append("A speed-up is measured against a matched plain run of the same session; where there is none: –.")
     outputs = {side.run.summary.output_tokens for side in sides if side.run.summary}

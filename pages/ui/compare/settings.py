@@ -15,7 +15,7 @@ from pages.ui.kit.table import Cell, Row
 ONLY = "compare_only"
 
 ASKED = frozenset({"sampling", "stops", "seed", "rule"})
-"""Fields of the fingerprint that stand among what was asked for."""
+"""Fields of the fingerprint that are among the requested settings."""
 
 MEANING = {
     "reference_law": "The law that the run's rule is judged by: its sampling and the rule's allowed set.",

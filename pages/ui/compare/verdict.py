@@ -1,4 +1,4 @@
-"""Whether the runs are matched, said first, and what differs."""
+"""The verdict that opens the page: whether the runs are matched, and what differs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHOWN_HASH = 10
 
 
 def draw(sides: Sequence[Side], base: int) -> None:
-    """The verdict, the runs, and what has to be known before reading any number below."""
+    """The verdict, the runs, and the warnings that apply to the numbers below."""
     relations = [_relation(sides[base], side) for side in sides]
     kind, lead, text = verdict(sides, relations, base)
     st.html(f'<div data-verdict="{kind}">{parts.note("info" if kind == "matched" else "warn", text, lead)}</div>')
@@ -128,23 +128,23 @@ def _row(side: Side, found: Relation | None, base: bool) -> str:
 
 def _warnings(sides: Sequence[Side], base: int) -> list[tuple[str, str]]:
     """Letters and sentences in order of weight, each once."""
-    said: list[tuple[str, str]] = []
+    found: list[tuple[str, str]] = []
     first = sides[base].compared
     others = [side for place, side in enumerate(sides) if place != base]
     for side in others:
         if first and side.compared:
             pair = (first.request, first.fingerprint), (side.compared.request, side.compared.fingerprint)
             which = f"{sides[base].mark.letter} and {side.mark.letter}:"
-            said += [(which, text) for text in lossy_notices(*pair)]
+            found += [(which, text) for text in lossy_notices(*pair)]
     elsewhere = [side for side in others if side.run.session != sides[base].run.session]
     if elsewhere:
         text = (
             f"Measured in another session of the app than {sides[base].mark.letter}: seconds and memory may differ "
             "because the machine did. Run both in one session to compare speed."
         )
-        said.append((f"{letters(elsewhere)}:", text))
+        found.append((f"{letters(elsewhere)}:", text))
     early = [side for side in sides if side.run.status != "done"]
     if early:
         text = "Ended before a stop of its own: the numbers cover the rounds there are."
-        said.append((f"{letters(early)}:", text))
-    return list(dict.fromkeys(said))
+        found.append((f"{letters(early)}:", text))
+    return list(dict.fromkeys(found))

@@ -31,7 +31,7 @@ MIME = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".zip"
 
 
 def draw(app: Services, asked: RunFilter, count: int) -> None:
-    """The way to an export of all ``count`` runs that ``asked`` finds."""
+    """The menu that exports all ``count`` runs that ``asked`` finds."""
     if app.exports is None:
         return
     with st.popover("Export", icon=":material/download:"):
@@ -65,7 +65,7 @@ def _choice(asked: RunFilter, count: int) -> None:
 
 
 def _state(export_id: str, ticking: bool) -> None:
-    """How far it is, what came of it, and the file."""
+    """The export's progress, its outcome, and the file."""
     exports = services().exports
     view = exports.view(export_id) if exports is not None else None
     if exports is None or view is None:
@@ -90,8 +90,8 @@ def _file(view: ExportView) -> None:
     if not view.path.is_file():
         st.html(parts.note("warn", f"{view.path} is not there any more: make the file again."))
     elif view.large:
-        said = f"{size} are more than a browser is handed here: the file is kept at {view.path}."
-        st.html(parts.note("info", said))
+        text = f"{size} are more than a browser is handed here: the file is kept at {view.path}."
+        st.html(parts.note("info", text))
     else:
         st.download_button(
             f"Download ({size})",

@@ -1,7 +1,7 @@
 """What people do with runs that are kept: name, tag and annotate them, put them away and back, delete them for good.
 
-For one run and for many alike. Every change is one call of the store; what it refuses stands as a sentence where it
-was asked for.
+For one run and for many alike. Every change is one call of the store; a refusal is shown where the change was asked
+for.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from storage.store import Store
 
 NAMED = 8
-"""Runs that the question before a deletion names; of more it tells how many."""
+"""Runs that the question before a deletion names; the others are counted."""
 
 NAME_LENGTH = 80
 DELETED = "history_deleted"
-"""Session state: how many runs were deleted a moment ago, to be said once."""
+"""Session state: the number of runs just deleted, to be announced once."""
 
 
 def buttons(app: Services, labels: Mapping[str, Labels], key: str) -> None:
-    """The actions for these runs, in the container at hand. ``key`` tells the places apart."""
+    """The actions for these runs, in the container at hand. ``key`` is unique to the place."""
     ids = list(labels)
     if app.keeper is None or not ids:
         return
@@ -133,15 +133,15 @@ def delete(run_ids: Sequence[str]) -> None:
     _decide("Delete for good", gone, disabled=bool(live))
 
 
-def said() -> None:
-    """What a deletion that has just happened did."""
+def announce_deletion() -> None:
+    """Announce a deletion that has just happened."""
     count = st.session_state.pop(DELETED, None)
     if count is not None:
         st.toast(f"{_count(count)} deleted.", icon=":material/delete:")
 
 
 def head(labels: Labels | None, run_id: str, moment: str) -> str:
-    """An opened run's name, or when it was, with what people wrote on it."""
+    """The heading of an opened run: its name, or its time."""
     name = line(labels.name, NAME_LENGTH) if labels and labels.name else ""
     when = f"Run of {moment}"
     title = f"{escape(name or when)} <small>{escape(f'{when} · ' if name else '')}{escape(run_id)}</small>"
@@ -182,7 +182,7 @@ def _tag_field(label: str, now: Sequence[str], known: Sequence[str], key: str) -
 
 
 def _decide(label: str, do: Callable[[Store], None], disabled: bool = False) -> None:
-    """The button that does it, and the one that does not; what is refused is said above them."""
+    """The button that does it and the one that cancels; the reason for a refusal is shown above them."""
     keeper = services().keeper
     refused = st.empty()
     with st.container(horizontal=True, horizontal_alignment="right", key="decide"):

@@ -1,6 +1,6 @@
 """What History shows as a link: search, filters, sort, columns and archived runs as query parameters.
 
-Links are user input: what can't be followed is left out and said. A default has no place in a link.
+Links are user input: what can't be followed is left out and reported. Defaults are left out of links.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_VALUES = 50
 """Most values of one filter."""
 
 EARLIEST, LATEST = date(2000, 1, 1), date(2099, 12, 31)
-"""The days that can be asked for."""
+"""The first and the last day that can be asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ def query(view: View) -> dict[str, list[str]]:
 
 
 def read(asked: Mapping[str, Sequence[str]]) -> tuple[View, list[str]]:
-    """The view that the parameters ask for, and what of them had to be left out, each as the end of a sentence."""
+    """The view that the parameters ask for, and the parts that had to be left out, each as the end of a sentence."""
     wrong: list[str] = []
     made = {field.name: getattr(USUAL, field.name) for field in fields(View)}
     made["text"] = _text(asked, wrong)

@@ -31,7 +31,7 @@ SPEED = "replay_speed"
 
 
 def draw(run: Shown) -> None:
-    """The controls, and the run as it stood at the round they are at."""
+    """The controls, and the run as it was at the chosen round."""
     playing = _playing_since(run.run_id) is not None
     st.fragment(_playing, run_every=TICK_S if playing else None)(run.run_id, playing)
 
@@ -54,7 +54,7 @@ def _playing(run_id: str, ticking: bool) -> None:
 
 
 def _scene(app: Services, run: Shown, reel: Tape, count: int) -> None:
-    """What a page showed that was looking when ``count`` rounds were over."""
+    """The run as a page showed it when ``count`` rounds were over."""
     then = reel.shown(run, count, moving=_playing_since(run.run_id) is not None)
     st.html(_line(run, reel, count))
     start = max(0, count - run_view.TEXT_ROUNDS)
@@ -75,7 +75,7 @@ def _scene(app: Services, run: Shown, reel: Tape, count: int) -> None:
 
 
 def _line(run: Shown, reel: Tape, count: int) -> str:
-    """Where the replay stands, in rounds, tokens and recorded time."""
+    """The replay's position in rounds, tokens and recorded time."""
     tokens = sum(len(one.committed) for one in reel.rounds[:count])
     whole = run.summary.output_tokens if run.summary else tokens
     bits = (
@@ -151,7 +151,7 @@ def _place(run_id: str) -> int:
 
 
 def _playing_since(run_id: str) -> tuple[float, int] | None:
-    """The clock's second at which it began to play, and the round it was at; None while it stands."""
+    """When playing began (seconds of the monotonic clock) and at which round; None while it does not play."""
     return st.session_state.get(_since_key(run_id))
 
 
@@ -170,13 +170,13 @@ def _pause(run_id: str) -> None:
 
 
 def _restart(run_id: str, reel: Tape) -> None:
-    """Another speed counts from here on."""
+    """Go on from here at another speed."""
     if _playing_since(run_id):
         _play(run_id, reel)
 
 
 def _advance(run_id: str, reel: Tape) -> None:
-    """Moves on to where the clock says; the end ends the playing. A slow page skips rounds instead of lagging."""
+    """Move to the round that the clock has reached; playing ends at the last. A slow page skips rounds."""
     playing = _playing_since(run_id)
     place = min(_place(run_id), len(reel))
     if playing is not None:

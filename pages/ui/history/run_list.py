@@ -34,7 +34,7 @@ _COPY = Path(__file__).with_name("copy_link.js").read_text(encoding="utf-8")
 def draw(app: Services, runs: Runs) -> None:
     """The whole list."""
     wrong = _arrive()
-    labelling.said()
+    labelling.announce_deletion()
     filters.bar(runs.facets())
     view = filters.current()
     asked = filters.run_filter(view)
@@ -66,7 +66,7 @@ def draw(app: Services, runs: Runs) -> None:
 
 
 def _arrive() -> list[str]:
-    """Follows the address where it says something new; gives what of it could not be followed.
+    """Set the fields from the address where it has changed; the parts of it that could not be followed.
 
     On the way back from another page the address is empty and the fields are as they were left: they stay.
     """
@@ -108,7 +108,7 @@ def _copy_component() -> Any:
 
 
 def _rows(view: View, found: DeltaGenerator) -> None:
-    """The page of rows that is chosen, read again at every tick; ``found`` is where their number stands."""
+    """The page of rows that is chosen, read again at every tick; ``found`` shows their number."""
     runs = services().runs
     if runs is None:
         return
@@ -168,7 +168,7 @@ def select(run_ids: Sequence[str]) -> None:
 
 
 def _selection(app: Services, runs: Runs, asked: RunFilter, count: int) -> None:
-    """What can be done with the selected runs; those deleted meanwhile leave the selection."""
+    """The actions for the selected runs; runs deleted meanwhile leave the selection."""
     chosen = selection()
     if not chosen:
         return

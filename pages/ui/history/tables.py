@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Clicked:
-    """What was done in the table: the heading to sort by, the run to open, the runs selected among those in view."""
+    """Clicks in the table: the heading to sort by, the run to open, the runs selected among those in view."""
 
     sort: str | None = None
     open: str | None = None
@@ -147,7 +147,7 @@ def _component() -> Any:
 def runs_table(
     runs: Sequence[StoredRun], sort: str, descending: bool, columns: Sequence[str], selected: Collection[str]
 ) -> Clicked:
-    """Draws the table with these columns, the runs ``selected`` ticked; gives what was done in it since."""
+    """Draws the table with these columns, the runs ``selected`` ticked; returns the clicks since."""
     chosen = [(name, COLUMNS[name]) for name in columns]
     usual = tuple(columns) == DEFAULT
     result = _component()(

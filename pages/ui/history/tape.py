@@ -1,4 +1,4 @@
-"""A stored run's rounds as a replay needs them: how the run stood after each, and when that was."""
+"""A stored run's rounds as a replay needs them: the run's state after each, and its time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pages.ui.kit.runs import Shown, rounds
 from pages.ui.kit.services import Services
 
 KEEP = 2
-"""Tapes kept in memory: people go back and forth in one run, and look at another beside it."""
+"""Tapes kept in memory: people go back and forth within one run and between two."""
 
 STRETCH = 500
 """Rounds read at once."""
@@ -42,8 +42,7 @@ class Tape:
         return bisect_right(self.rounds, time_s, key=lambda one: one.ended_at_s)
 
     def shown(self, run: Shown, count: int, moving: bool = False) -> Shown:
-        """The run as it stood when ``count`` of its rounds were over: as a page saw it that was looking; unless
-        ``moving``, as if it had been paused there."""
+        """The run as a page showed it when ``count`` of its rounds were over; unless ``moving``, as if paused there."""
         if run.summary is None:
             return replace(run, status="running", total=0, paused=not moving)
         started = Started(0, run.summary.prompt_tokens, run.summary.prefill_s)

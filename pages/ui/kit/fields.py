@@ -12,12 +12,12 @@ from core.types import Spec
 
 
 def key(prefix: str, name: str) -> dict[str, Any]:
-    """A field's key; its value outlives the page's being left."""
+    """A field's key; its value is kept when another page is opened."""
     return {"key": prefix + name, "persist_state": "session"}
 
 
 def choice(label: str, options: dict[str, str], prefix: str, name: str) -> str | None:
-    """One of a few, all of them in sight."""
+    """A choice of one among a few options that are all visible."""
     return st.segmented_control(
         label, list(options), format_func=options.__getitem__, required=True, **key(prefix, name)
     )
@@ -51,7 +51,7 @@ def number(
     name: str | None = None,
     low: float | None = None,
 ) -> None:
-    """A number within the specification's limits; ``low`` widens them for a value that stands for something else."""
+    """A number within the specification's limits; ``low`` widens them for a value with a meaning of its own."""
     lowest, high = bounds(spec, field)
     limits = {"min_value": lowest if low is None else low, "max_value": high}
     st.number_input(label, **limits, step=step, format="%g", help=help, **key(prefix, name or field))

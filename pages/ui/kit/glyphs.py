@@ -45,7 +45,7 @@ def flow_text(text: str) -> str:
 
 
 def _glyph(char: str) -> str:
-    """What stands for one character on the page."""
+    """The character as the page shows it."""
     if char == " ":
         return SPACE
     if char == "\n":

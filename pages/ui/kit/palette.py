@@ -111,7 +111,7 @@ STATUSES: dict[str, State] = {
     )
 }
 
-PAUSED = State("paused", "‖", YELLOW, "paused", "stands after its last round; the device is free for others")
+PAUSED = State("paused", "‖", YELLOW, "paused", "paused after its last round; the device is free for others")
 """A running run that was paused: no status of its own in the store."""
 
 PAIRS: dict[str, State] = {
@@ -136,16 +136,5 @@ def tint(state: State, theme: ThemeName) -> str:
     return mix(state.colour, THEMES[theme].background, TINT[theme])
 
 
-def contrast(first: str, second: str) -> float:
-    """WCAG contrast ratio of two ``#rrggbb`` colours, 1 to 21."""
-    light, dark = sorted((_luminance(first), _luminance(second)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
 def _channels(colour: str) -> tuple[int, int, int]:
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
-
-
-def _luminance(colour: str) -> float:
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (v / 255 for v in _channels(colour))]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -23,19 +23,19 @@ UNKNOWN_RUN = "The link names a run that is not here: it was deleted, or belongs
 
 
 def note(kind: Kind, text: str, lead: str = "") -> str:
-    """One sentence that has to be read, with its next step. ``role`` lets a screen reader speak failures at once."""
+    """One important sentence with its next step. ``role`` makes a screen reader read failures at once."""
     role = "alert" if kind == "bad" else "note"
     bold = f"<b>{escape(lead)}</b> " if lead else ""
     return f'<div class="sl-note sl-{kind}" role="{role}">{bold}{escape(text)}</div>'
 
 
 def empty(title: str, text: str) -> str:
-    """A designed nothing: what is missing and how to get it."""
+    """An empty state: what is missing and how to get it."""
     return f'<div class="sl-empty"><strong>{escape(title)}</strong>{escape(text)}</div>'
 
 
 def headline(key: str) -> DeltaGenerator:
-    """A line whose first piece stands left and whose last stands right."""
+    """A line whose first piece is at the left edge and whose last is at the right."""
     return st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=key)
 
 
@@ -47,10 +47,10 @@ def badge(status: str) -> str:
 
 def status_line(run: Shown) -> str:
     """The run's status and progress, and how long it took."""
-    status = palette.PAUSED.name if run.standing else run.status
+    status = palette.PAUSED.name if run.halted else run.status
     bits = _progress_words(run)
-    if run.paused and not run.standing:
-        bits.append("will stand before its first round")
+    if run.paused and not run.halted:
+        bits.append("will pause before its first round")
     if run.started_at is not None:
         bits.append(f"{numbers.elapsed(run.started_at, run.ended_at)} {'elapsed' if run.active else 'in all'}")
     line = "".join(f"<span>{escape(bit)}</span>" for bit in bits)
@@ -107,10 +107,10 @@ def cards(run: Shown, summary: Summary, speed_up: float | None) -> str:
             ("rounds_without_draft", numbers.quantity(s.rounds_without_draft), f"Here: of {s.rounds:,} rounds."),
         ]
     if s.distortion_positions:
-        told = distortion_notes(run.spec, s)
+        notes = distortion_notes(run.spec, s)
         shown += [
-            ("distortion_kl", numbers.nats(s.distortion_kl), told),
-            ("distortion_tv", numbers.rate(s.distortion_tv), told),
+            ("distortion_kl", numbers.nats(s.distortion_kl), notes),
+            ("distortion_tv", numbers.rate(s.distortion_tv), notes),
         ]
     shown += [
         ("ttft_s", numbers.seconds(s.ttft_s), ""),
@@ -121,7 +121,7 @@ def cards(run: Shown, summary: Summary, speed_up: float | None) -> str:
 
 
 def distortion_notes(spec: RunSpec, s: Summary) -> str:
-    """What the distortion is against, and why; how many positions it is of; what escaped and what measuring cost."""
+    """The law that distortion is measured against and why; positions measured, mass escaped, time spent measuring."""
     bits = [f"Against the lossless baseline. {baseline(spec.request).reason}"]
     if isinstance(spec.request.rule, Lossless):
         bits = ["Against the target's own law: what is left is rounding."]
@@ -158,7 +158,7 @@ def _card(name: str, value: str, more: str, far: bool) -> str:
 
 
 def value_cards(shown: Sequence[tuple[str, str, str]]) -> str:
-    """Cards of (label, value, definition) that belong to no run."""
+    """Cards of (label, value, definition) for numbers that are not metrics of a run."""
     items = []
     for place, (label, value, definition) in enumerate(shown):
         tip = escape(f"{label}: {definition}", quote=True)
@@ -171,7 +171,7 @@ def value_cards(shown: Sequence[tuple[str, str, str]]) -> str:
 
 
 def settings(spec: RunSpec) -> list[tuple[str, str]]:
-    """What the run was asked, in the words of form and command line."""
+    """The run's settings, in the words of form and command line."""
     r = spec.request
     odd = [f"{name} {value}" for name, value in sampling_parts(r.sampling).items()]
     warmth = "greedy" if r.sampling.greedy else f"temperature {r.sampling.temperature:g}"

@@ -21,8 +21,8 @@ _RUN_ID = re.compile(r"[0-9a-z]{26}")
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A run at one moment. ``total``: whole rounds there are. ``kept_in``: where its rounds are read from;
-    ``session``: the app process that took it."""
+    """A run at one moment. ``total``: number of whole rounds. ``kept_in``: where its rounds are read from, ``jobs`` or
+    ``store``; ``session``: the app process that decoded it."""
 
     run_id: str
     spec: RunSpec
@@ -41,7 +41,7 @@ class Shown:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     paused: bool = False
-    """It makes no more rounds than it is told to step."""
+    """It decodes only the rounds that are stepped."""
 
     @property
     def active(self) -> bool:
@@ -49,8 +49,8 @@ class Shown:
         return self.status not in TERMINAL
 
     @property
-    def standing(self) -> bool:
-        """Paused with its prompt in the cache: the device is free."""
+    def halted(self) -> bool:
+        """The pause has taken effect: the prompt is in the cache and the device is free."""
         return self.paused and self.status == "running" and self.summary is not None
 
     @property
@@ -65,12 +65,12 @@ class Shown:
 
     @property
     def early_exit(self) -> bool:
-        """Self-speculation."""
+        """Drafts with the target's own first layers."""
         return isinstance(self.spec.request.drafter, EarlyExitDrafter)
 
     @property
     def lossy(self) -> bool:
-        """Its rule changes the law of the output."""
+        """The rule changes the law of the output."""
         return not is_lossless(self.spec.request.rule)
 
 

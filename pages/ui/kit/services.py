@@ -33,7 +33,7 @@ from storage.queries import Runs
 from storage.store import Store
 
 PAIRS_FOR_S = 20.0
-"""How long a listing of the pairs on this machine is believed, in seconds."""
+"""How long a listing of the pairs on this machine is reused, in seconds."""
 
 FLUSH_S = 5.0
 """Longest a page waits for the store's writer, in seconds."""
@@ -42,8 +42,8 @@ FLUSH_S = 5.0
 @dataclass(slots=True)
 class Services:
     """What a page may call. ``runs``, ``keeper`` and ``exports`` are None while nothing can be stored; ``trouble``
-    says why. ``flush`` waits, for seconds at most, until what has happened can be read from the store. ``gone``: runs
-    that were deleted here, which the queue may still hold in memory."""
+    gives the reason. ``flush`` waits, for seconds at most, until everything so far can be read from the store.
+    ``gone``: ids of runs deleted here, which the queue may still hold in memory."""
 
     jobs: Jobs
     runs: Runs | None
@@ -70,13 +70,13 @@ def services() -> Services:
 
 
 def use(fake: Services | None) -> None:
-    """Put ``fake`` in place of the real services (tests); None takes it away again."""
+    """Replace the real services by ``fake`` (tests); None restores them."""
     global _fake
     _fake = fake
 
 
 def reopen() -> None:
-    """Close everything and open it again, after what was in the way is gone. Ends runs in flight as interrupted."""
+    """Close everything and open it again. Ends runs in flight as interrupted."""
     _cached.clear()
 
 
@@ -113,8 +113,8 @@ def worker_command() -> Sequence[str]:
 def open_services(database: Path, command: Sequence[str]) -> Services:
     """Store, queue and queries wired together; exports and the worker's log lie beside the ``database`` file.
 
-    A database that can't be opened leaves an app that decodes but keeps nothing, and says so. ``command`` starts the
-    engine's process.
+    Without a database that can be opened the app decodes but keeps nothing, and ``trouble`` gives the reason.
+    ``command`` starts the engine's process.
     """
     folder, store, why = database.parent, None, ""
     try:
@@ -132,7 +132,7 @@ def open_services(database: Path, command: Sequence[str]) -> Services:
 
     def flush() -> None:
         if store is not None:
-            with suppress(StorageUnavailable):  # said by ``trouble``
+            with suppress(StorageUnavailable):  # ``trouble`` reports it
                 store.flush(FLUSH_S)
 
     checks = Checks()
@@ -162,7 +162,7 @@ def open_services(database: Path, command: Sequence[str]) -> Services:
 
 
 def _remembered(listing: Callable[[], Sequence[PairStatus]]) -> Callable[[], Sequence[PairStatus]]:
-    """``listing``, asked again at most every :data:`PAIRS_FOR_S` seconds: a page asks at every click."""
+    """``listing``, called at most once in :data:`PAIRS_FOR_S` seconds, since a page calls it at every click."""
     kept: list[tuple[datetime, Sequence[PairStatus]]] = []
 
     def ask() -> Sequence[PairStatus]:

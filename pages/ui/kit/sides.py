@@ -21,12 +21,12 @@ MOST = 10
 """Most runs side by side."""
 
 NAME_WIDTH = 40
-"""Characters of a run's name that stand beside what it decodes with."""
+"""Characters of a run's name shown before its drafter and shape."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How a run is told apart: a letter everywhere; in charts also a colour, a symbol and a dash."""
+    """The mark of a run: a letter everywhere; in charts also a colour, a symbol and a dash."""
 
     letter: str
     colour: str
@@ -72,7 +72,7 @@ class Side:
 
     @property
     def compared(self) -> Compared | None:
-        """What comparing needs, or None: the run ended before its prompt was in the cache."""
+        """The run as core.results compares it; None if it ended before its prompt was in the cache."""
         if self.run.summary is None or self.run.fingerprint is None:
             return None
         return Compared(self.run.spec.request, self.run.fingerprint, self.run.summary)
@@ -83,7 +83,7 @@ class Side:
 
 
 def label(spec: RunSpec) -> str:
-    """What decodes: ``plain``, or drafter, shape and, where it is lossy, the rule."""
+    """``plain``, or drafter, shape and, where it is lossy, the rule."""
     request = spec.request
     drafter, rule = format_drafter(request.drafter), format_rule(request.rule)
     if drafter == "none":
@@ -92,12 +92,12 @@ def label(spec: RunSpec) -> str:
 
 
 def named(name: str | None, what: str) -> str:
-    """``what`` under the name that people gave it; odd characters of the name made visible."""
+    """``what`` after the name that people gave the run; odd characters of the name are made visible."""
     return f"{excerpt(name, NAME_WIDTH)} · {what}" if name else what
 
 
 def choice_label(spec: RunSpec, submitted_at: datetime | None, name: str | None = None, width: int = 24) -> str:
-    """A run in a list to choose from: its name, what decodes, the prompt's beginning, when (month to second)."""
+    """A run in a list to choose from: name, drafter and shape, beginning of the prompt, time (month to second)."""
     prompt = plain(excerpt(spec.request.prompt, width))
     return f"{plain(named(name, label(spec)))} · {prompt} · {numbers.moment(submitted_at)[5:]}"
 
@@ -109,7 +109,7 @@ def excerpt(text: str, width: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Text for places that read markup: angle brackets become look-alikes."""
+    """Text for places that interpret markup: angle brackets become look-alikes."""
     return text.replace("<", "‹").replace(">", "›")
 
 
@@ -121,7 +121,7 @@ def named_sides(services: Services, runs: Sequence[Shown]) -> list[Side]:
 
 
 def lettered(runs: Sequence[Shown]) -> list[Side]:
-    """The runs with their marks alone, in order: what goes on is drawn without asking the store."""
+    """The runs with their marks alone, in order, without reading names from the store."""
     return [Side(mark, run) for mark, run in zip(MARKS, runs, strict=False)]
 
 
@@ -138,7 +138,7 @@ def legend(of: Sequence[Side]) -> str:
 
 
 def bursts(services: Services, run: Shown) -> Sequence[Burst]:
-    """What the run emitted and when, from the queue's memory or the store."""
+    """The run's bursts of tokens, from the queue's memory or the store."""
     if run.kept_in == "jobs":
         kept = services.jobs.rounds(run.run_id)
         if kept or not services.runs:

@@ -1,4 +1,4 @@
-"""A table with one column a run. Everything a cell says is text: it is escaped here, once."""
+"""A table with one column a run. Every text of a cell is escaped here, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Kind = Literal["", "better", "worse", "differs", "base"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``text``, with ``note`` in small under it. ``kind`` colours it; better and worse are also said in words."""
+    """``text``, with ``note`` in small under it. ``kind`` colours it; better and worse are named in the note too."""
 
     text: str
     note: str = ""
@@ -23,7 +23,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line: what it is, its definition, a cell for each run. ``group``: begins a group of this name."""
+    """A row: label, definition as ``tip``, a cell for each run. ``group``: the name of the group that begins here."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -34,7 +34,7 @@ class Row:
 
 
 def html(sides: Sequence[Side], rows: Sequence[Row], base: int | None, label: str) -> str:
-    """The table. ``base``: the baseline's column, which says so; ``label``: what a screen reader calls the table."""
+    """The table. ``base``: the baseline's column, marked as such; ``label``: the table's name for a screen reader."""
     heads = "".join(_head(side, place == base) for place, side in enumerate(sides))
     body = "".join(_row(row, len(sides)) for row in rows)
     return (

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A prompt with the limits that suit it. ``note`` says what to look for."""
+    """A prompt with the limits that suit it. ``note``: what to look for."""
 
     name: str
     prompt: str
@@ -50,7 +50,7 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "Extract from a text",
         f"{_NOTICE}\n\nCopy the sentences of this text that say when and where it is open, word for word.",
-        "Extraction: the answer stands in the prompt.",
+        "Extraction: the answer is in the prompt.",
         max_new_tokens=120,
     ),
     Example(
@@ -67,7 +67,7 @@ EXAMPLES: tuple[Example, ...] = (
     Example(
         "Continue a story",
         "The lighthouse keeper had not seen a ship for eleven days when",
-        "No chat template: the model continues the text as it stands.",
+        "No chat template: the model continues the text as it is.",
         chat=False,
     ),
 )

@@ -79,7 +79,7 @@ def settings_part() -> None:
 
 
 def read_all() -> list[RunSpec] | str:
-    """The runs that the fields ask for, two for a race, or the sentence that says why they can't."""
+    """The runs that the fields ask for, two for a race, or a sentence on why they give none."""
     first = read()
     if isinstance(first, str):
         return first
@@ -90,7 +90,7 @@ def read_all() -> list[RunSpec] | str:
 
 
 def read() -> RunSpec | str:
-    """The run that the fields ask for, or the sentence that says why they can't."""
+    """The run that the fields ask for, or a sentence on why they give none."""
     try:
         return fv.spec_of({name: st.session_state.get(KEY + name) for name in fv.DEFAULTS})
     except BadInput as error:

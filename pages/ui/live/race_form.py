@@ -70,7 +70,7 @@ def part(first: RunSpec | str) -> None:
 
 
 def read(first: RunSpec) -> RunSpec | str | None:
-    """The second run, the sentence that says why it can't be, or None when nothing races."""
+    """The second run, a sentence on why the fields give none, or None when the race is off."""
     if not st.session_state.get(ON):
         return None
     own = {name: st.session_state.get(KEY + name) for name in NAMES}

@@ -1,4 +1,4 @@
-"""Two runs side by side: one clock a lane, who is ahead, the numbers beside each other, both lists of rounds."""
+"""A race: two runs side by side, each on its own clock; who is ahead, their numbers, their rounds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ METRICS = (
 )  # fmt: skip
 CLOCK = "A lane's clock counts its own compute alone: it stands still while the other lane has the device."
 NOT_A_RACE = (
-    "These two runs were not asked the same thing ({}), so this is no race: the clocks stand beside each other, but "
+    "These two runs were not asked the same thing ({}), so this is no race: the clocks are shown side by side, but "
     "the work differs."
 )
 LETTERS = ("A", "B")
@@ -93,13 +93,13 @@ def _finished(found: Ranking, lanes: tuple[Lane, Lane]) -> str:
     if found.first is None:
         return f"Both finished after {numbers.seconds(lanes[0].own_s)} of their own compute."
     first, other = lanes[found.first], lanes[1 - found.first]
-    said = (
+    text = (
         f"{LETTERS[found.first]} finished first: {_tokens(first.tokens)} in {numbers.seconds(first.own_s)} of its own "
         f"compute; {LETTERS[1 - found.first]} took {numbers.seconds(other.own_s)} for {_tokens(other.tokens)}"
     )
     if found.longer is None:
-        return said + ". Their lengths differ, so compare tokens/s, not times."
-    return said + f", {found.longer:.2f} times as long."
+        return text + ". Their lengths differ, so compare tokens/s, not times."
+    return text + f", {found.longer:.2f} times as long."
 
 
 def _level(found: Ranking) -> str:

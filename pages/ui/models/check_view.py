@@ -1,4 +1,4 @@
-"""A check of a pair as inert HTML: how far it is, or what it found, point by point."""
+"""A check of a pair as inert HTML: its progress, or its findings point by point."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pages.ui.kit.glyphs import chip_text
 from pages.ui.models import pair_facts
 
 _MARKS = {"yes": "✓", "no": "✗", "open": "○"}
-_WORDS = {"yes": "passes", "no": "stands against it", "open": "open"}
+_WORDS = {"yes": "passes", "no": "fails", "open": "open"}
 
 
 def progress(view: CheckView) -> str:
-    """A check that goes on."""
+    """The progress of a running check."""
     return bar(f"Checking {view.name}: {view.message} · {numbers.seconds(round(view.seconds, 1))}", view.share)
 
 
@@ -57,8 +57,8 @@ def _model_points(model: ModelFinding) -> list[str]:
     found = []
     if model.here:
         size = model.description.disk_bytes if model.description is not None else None
-        told = f"{model.name} is on this machine" + (f" ({numbers.size(size)})." if size is not None else ".")
-        found.append(_point("yes", "Files", told))
+        text = f"{model.name} is on this machine" + (f" ({numbers.size(size)})." if size is not None else ".")
+        found.append(_point("yes", "Files", text))
     else:
         found.append(_point("open", "Files", model.missing))
     if model.refused:

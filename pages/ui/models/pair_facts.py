@@ -42,10 +42,10 @@ def title(pair: KnownPair, state: str, held: str, *more: str) -> str:
     names = (
         "" if models.replace(" ", "") == pair.name.replace(" ", "") else f'<span class="sl-of">{escape(models)}</span>'
     )
-    said = "".join(f"<p>{escape(text)}</p>" for text in (pair.note, *more) if text)
+    about = "".join(f"<p>{escape(text)}</p>" for text in (pair.note, *more) if text)
     in_it = f'<span class="sl-of">{escape(held)}</span>' if held else ""
     head = f'<div class="sl-line"><h4>{escape(pair.name)}</h4>{badge(state)}{in_it}{names}</div>'
-    return f'<div class="sl-pair" data-pair="{escape(pair.name, quote=True)}" data-state="{state}">{head}{said}</div>'
+    return f'<div class="sl-pair" data-pair="{escape(pair.name, quote=True)}" data-state="{state}">{head}{about}</div>'
 
 
 def models_table(models: Sequence[Description]) -> str:
@@ -96,11 +96,11 @@ def memory_line(
     if needed.loading is not None and needed.loading > needed.total:
         parts += f", {numbers.size(needed.loading)} while it is loaded"
     where = "GPU memory" if device.kind == "cuda" else "memory"
-    said = f"{numbers.size(free)} of {where} free" if free is not None else f"free {where} unknown"
+    room = f"{numbers.size(free)} of {where} free" if free is not None else f"free {where} unknown"
     mark, sentence = ("yes", "It is in memory.") if loaded else _VERDICTS[verdict]
     words = (
         f"<b>{roughly}{numbers.size(needed.total)}</b> needed{':' if needed.cache is not None else ''} {escape(parts)}"
-        f' · {escape(said)} <em class="sl-mark-{mark}">{escape(sentence)}</em>'
+        f' · {escape(room)} <em class="sl-mark-{mark}">{escape(sentence)}</em>'
     )
     return f'<div class="sl-need" data-fit="{verdict}">{_bar(needed, free)}<span>{words}</span></div>'
 

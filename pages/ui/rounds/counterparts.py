@@ -22,7 +22,7 @@ from pages.ui.kit.sides import MOST
 PAGE = "pages/compare.py"
 
 TICK_S = 1.0
-"""How often the line about a plain run under way is drawn, in seconds. The rest of the page stands still meanwhile."""
+"""How often the line about a plain run under way is drawn, in seconds. The rest of the page is not drawn again."""
 
 
 def section(app: Services, run: Shown, chosen: tuple[str, ...] = ()) -> None:
@@ -54,7 +54,7 @@ def _line(app: Services, run: Shown, other: Counterpart, there: str | None, chos
 
 
 def label(other: Counterpart) -> str:
-    """The button's words."""
+    """The button's label."""
     match other.kind:
         case "plain":
             return "Plain"
@@ -119,8 +119,8 @@ def offer_plain(app: Services, run: Shown) -> None:
     if app.runs is None:
         st.html(parts.note("info", "The speed-up needs a stored plain run, and runs are not being kept now."))
     elif run.session != app.session:
-        said = "No matched plain run was measured in this run's session. Run both again on Live to compare them."
-        st.html(parts.note("info", said))
+        text = "No matched plain run was measured in this run's session. Run both again on Live to compare them."
+        st.html(parts.note("info", text))
     elif _plain_under_way(app, run.spec) is not None:
         st.fragment(_measuring, run_every=TICK_S)(run.run_id, run.spec)
     else:

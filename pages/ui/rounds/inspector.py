@@ -108,8 +108,8 @@ def _round(run: Shown, round_: Round) -> None:
 
 def _picked(run_id: str, key: str, index: int) -> None:
     """A mark of the tree or a round's number was chosen."""
-    said = st.session_state.get(key) or {}
-    round_, mark = said.get("round"), said.get("pick")
+    picked = st.session_state.get(key) or {}
+    round_, mark = picked.get("round"), picked.get("pick")
     if isinstance(round_, int):
         st.session_state[f"round_{run_id}"] = round_
         _hold(run_id)
@@ -128,7 +128,7 @@ def _mark(run: Shown, round_: Round) -> int:
 
 
 def _position(run: Shown, round_: Round, mark: int) -> None:
-    """Where the chosen mark was tested or drawn."""
+    """The position at which the chosen mark was tested or drawn."""
     candidate = round_.nodes[mark] if mark >= 0 else None
     end = tokens.path_end(round_)
     at = candidate.parent if candidate else end if mark == END else ROOT

@@ -37,7 +37,7 @@ def _coin(node: Node, chosen: bool) -> str:
         return ""
     look = palette.STATES[node.fate]
     passed = node.u < node.accept_prob
-    says = (
+    words = (
         f"coin u {numbers.probability(node.u)} {'<' if passed else '≥'} accept probability "
         f"{numbers.probability(node.accept_prob)} → {look.mark} {look.label}"
     )
@@ -48,7 +48,7 @@ def _coin(node: Node, chosen: bool) -> str:
         f'<div class="sl-coin"{at}><span class="sl-chip sl-{node.fate}">{chip_text(node.text) or "∅"}</span>'
         f'<span class="sl-track" aria-hidden="true"><i style="width:{node.accept_prob:.2%}"></i>'
         f'<b style="left:{node.u:.2%}"></b></span>'
-        f'<span class="sl-says">{escape(says)}{small}</span></div>'
+        f'<span class="sl-says">{escape(words)}{small}</span></div>'
     )
 
 

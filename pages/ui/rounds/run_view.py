@@ -39,7 +39,7 @@ def draw(services: Services, run: Shown) -> None:
 
 
 def head(run: Shown) -> None:
-    """Where the run stands, and why it ended if not by its own stop."""
+    """The run's status, and why it ended if not by its own stop."""
     st.html(parts.status_line(run))
     if run.error:
         st.html(parts.note("bad", run.error, f"The run {_ENDED.get(run.status, 'ended')}."))

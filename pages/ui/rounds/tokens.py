@@ -13,7 +13,7 @@ NEAR = "the coin fell within 1e-5 of its threshold: float noise could have decid
 
 
 def candidate(node: Node) -> str:
-    """A candidate's chip: colour and mark of its fate; hover or focus tells its numbers."""
+    """A candidate's chip: colour and mark of its fate; hover or focus shows its numbers."""
     return _chip(node.fate, node.text, tip(node))
 
 
@@ -21,8 +21,8 @@ def committed(round_: Round, plain: bool) -> str:
     """The chip of the token that the target itself added at the round's end; empty when it ended inside its draft."""
     if round_.source == "none" or not round_.committed:
         return ""
-    text, state, said = last(round_, plain)
-    return _chip(state, text, said)
+    text, state, description = last(round_, plain)
+    return _chip(state, text, description)
 
 
 def last(round_: Round, plain: bool) -> tuple[str, str, str]:

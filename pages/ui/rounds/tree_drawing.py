@@ -1,7 +1,7 @@
 """A round's draft as a drawing: the root left, candidates in columns by depth, the token that ended the round last.
 
-Placing is done here, in columns and rows; a small component paints it and tells which candidate was chosen. Its script
-writes text with ``textContent`` alone.
+Placing is done here, in columns and rows; a small component paints the drawing and reports which candidate was chosen.
+Its script writes text with ``textContent`` alone.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A whole round, in columns and rows from 0; parents stand before their children."""
+    """A whole round, in columns and rows from 0; parents come before their children."""
 
     marks: tuple[Mark, ...]
     columns: int
@@ -49,7 +49,7 @@ class Drawing:
 
 
 def drawing(round_: Round, plain: bool = False) -> Drawing:
-    """Where everything of the round stands: the committed path on the first row, its correction or bonus included, what
+    """The round laid out: the committed path on the first row, its correction or bonus included, what
     was tried or drafted beside it below: tested siblings first, each in the order of the draft."""
     end = tokens.path_end(round_)
     ended = round_.source != "none" and bool(round_.committed)
@@ -81,8 +81,8 @@ def drawing(round_: Round, plain: bool = False) -> Drawing:
     if ended:
         depth = 0 if end == ROOT else round_.nodes[end].depth
         state = "plain" if plain else round_.source
-        text, _, said = tokens.last(round_, plain)
-        marks.append(Mark(END, end, depth + 1, row[END], state, plain_glyphs(text) or "∅", said, True))
+        text, _, description = tokens.last(round_, plain)
+        marks.append(Mark(END, end, depth + 1, row[END], state, plain_glyphs(text) or "∅", description, True))
     return Drawing(tuple(marks), 1 + max(mark.column for mark in marks), span[ROOT])
 
 
@@ -108,7 +108,7 @@ def summary(round_: Round, plain: bool = False) -> str:
 
 def draw(round_: Round, plain: bool, chosen: int, run_id: str, key: str, on_pick: Callable[[], None]) -> None:
     """Paints the round. ``chosen`` is the mark shown as chosen; ``on_pick`` is called when another is, or when a
-    round number of this run's list is: ``picked(key)`` says which."""
+    round number of this run's list is: the component's state under ``key`` has which."""
     placed = drawing(round_, plain)
     _component()(
         key=key,

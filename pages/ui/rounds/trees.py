@@ -23,7 +23,7 @@ PREVIEW_DECAY = 0.62
 """Preview only: each next-best sibling is thought this much less likely than the one before."""
 
 PREVIEW_MOST = 48
-"""Preview only: more dots than this tell nothing more."""
+"""Preview only: more dots than this add nothing."""
 
 
 def rows(rounds: Sequence[Round], plain: bool, run_id: str = "") -> str:
@@ -66,25 +66,25 @@ def _row(round_: Round, run_id: str) -> str:
 
 
 def _distortion(round_: Round) -> str:
-    """A mark for a round in which the rule emitted another law than the reference; what rounding leaves is none."""
+    """A mark for a round whose rule emitted another law than the reference; none where the difference is rounding."""
     found = distortion_of([round_])
     tv = found.get("distortion_tv")
     if tv is None or tv < ROUNDING:
         return ""
-    told = f"Distortion: TV {numbers.rate(tv)}, KL {numbers.nats(found['distortion_kl'])} nats, means over "
-    told += f"{found['distortion_positions']} tested positions"
+    tip = f"Distortion: TV {numbers.rate(tv)}, KL {numbers.nats(found['distortion_kl'])} nats, means over "
+    tip += f"{found['distortion_positions']} tested positions"
     if found["distortion_kl_undefined"]:
-        told += f"; {found['distortion_kl_undefined']} can emit what the reference law never does and have no KL"
-    return f'<br><span title="{told}">≠ TV {numbers.rate(tv)}</span>'
+        tip += f"; {found['distortion_kl_undefined']} can emit what the reference law never does and have no KL"
+    return f'<br><span title="{tip}">≠ TV {numbers.rate(tv)}</span>'
 
 
 def _number(index: int, run_id: str) -> str:
     if not run_id:
         return f'<div class="sl-no" title="round {index}">{index}</div>'
-    told = f"Inspect round {index}"
+    tip = f"Inspect round {index}"
     return (
         f'<div class="sl-no"><span role="button" tabindex="0" data-run="{run_id}" data-round="{index}" '
-        f'title="{told}" aria-label="{told}">{index}</span></div>'
+        f'title="{tip}" aria-label="{tip}">{index}</span></div>'
     )
 
 
@@ -94,7 +94,7 @@ def _branching(round_: Round) -> bool:
 
 
 class _Branches:
-    """A round's candidates, nested by parent; ``end``, the token that the target added, stands where its path ends."""
+    """A round's candidates, nested by parent; ``end``, the token that the target added, is drawn at its path's end."""
 
     def __init__(self, round_: Round, end: str = "") -> None:
         self.nodes = round_.nodes

@@ -18,10 +18,10 @@ from core.rules.table import induced, token_rule
 from core.rules.truncation import TruncationRule
 from core.sampling.distributions import Distributions
 from core.types import Sampling
-from tests.core.results.test_metrics import chain_round
 from tests.helpers.decoding import Decoded, ask, decode
 from tests.helpers.fakes import always, fake_pair, hashed
 from tests.helpers.rule_texts import RULES
+from tests.helpers.sample import counted
 
 P, Q = (0.5, 0.3, 0.2), (0.6, 0.1, 0.3)
 
@@ -160,7 +160,7 @@ STARTED, ENDED = Started(0, 3, 0.5), Ended(0, "eos", "", 2.0)
 
 
 def measured_round(index: int, *found: Distortion) -> Round:
-    one = chain_round(len(found), len(found), index=index, at=1.0 + index)
+    one = counted(len(found), len(found), index=index, at=1.0 + index)
     places = tuple(Position(i - 1, (TopToken(1, "b", 1.0, 1.0),), 0.0, 0.0, each) for i, each in enumerate(found))
     return replace(one, positions=places, distortion_s=0.125)
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from core.decoding.verify import walk
 from core.drafting.draft import Draft
-from core.records import ROOT, Ended, Fate, Node, Round, Source, Started, Summary
+from core.records import ROOT, Ended, Round, Started, Summary
 from core.results.glossary import GLOSSARY
 from core.results.metrics import (
     acceptance_by_position,
@@ -24,53 +24,12 @@ from core.results.metrics import (
     violations,
 )
 from core.rules.table import LosslessRule
+from tests.helpers import sample
 from tests.helpers.fakes import scripted
+from tests.helpers.sample import counted
 
 STARTED = Started(request=0, prompt_tokens=5, prefill_s=0.5)
 ENDED = Ended(request=0, stop_reason="eos", text="text", e2e_s=9.0, peak_memory_bytes=7, peak_memory_kind="process_rss")
-
-
-def node(fate: Fate, parent: int, depth: int) -> Node:
-    tested = fate != "unreached"
-    return Node(
-        token=1,
-        text="b",
-        parent=parent,
-        depth=depth,
-        fate=fate,
-        p=0.5 if tested else None,
-        q=0.5,
-        score=0.5,
-        accept_prob=1.0 if tested else None,
-        u=0.0 if tested else None,
-    )
-
-
-def chain_round(
-    accepted: int, drafted: int, *, cut: int = 0, index: int = 0, at: float = 1.0, source: Source | None = None
-) -> Round:
-    """A chain of ``drafted`` candidates; the first ``accepted`` committed, the next ``cut`` after a stop."""
-    rejected = int(accepted < drafted and not cut)
-    counts: dict[Fate, int] = {"accepted": accepted, "cut": cut, "rejected": rejected}
-    counts["unreached"] = drafted - sum(counts.values())
-    fates: list[Fate] = [fate for fate, many in counts.items() for _ in range(many)]
-    source = source or ("none" if cut else "correction" if "rejected" in fates else "bonus")
-    committed = accepted + (source != "none")
-    return Round(
-        request=0,
-        index=index,
-        nodes=tuple(node(fate, i - 1, i + 1) for i, fate in enumerate(fates)),
-        committed=(1,) * committed,
-        committed_text=("b",) * committed,
-        source=source,
-        positions=(),
-        draft_s=0.25,
-        verify_s=0.5,
-        state_s=0.125,
-        other_s=0.125,
-        wall_s=1.0,
-        ended_at_s=at,
-    )
 
 
 def of(rounds: Sequence[Round]) -> Summary:
@@ -90,7 +49,7 @@ def test_flags_raised_after_the_first_rejection_do_not_count():
         verdict = walk(draft, lambda at: p, LosslessRule(), scripted(coin=coins, redraw=[0.0]))
         accepted = len(verdict.path)
         assert len(verdict.trials) == min(accepted + 1, 3)
-        rounds.append(chain_round(accepted, 3, source=verdict.source))
+        rounds.append(counted(accepted, 3, source=verdict.source))
     summary = of(rounds)
     assert [one.accepted for one in rounds] == [1, 3]
     assert [len(one.committed) for one in rounds] == [2, 4]
@@ -105,15 +64,15 @@ def test_flags_raised_after_the_first_rejection_do_not_count():
 
 @pytest.mark.parametrize(("accepted", "rate"), [(0, 0.0), (1, 1 / 3), (2, 2 / 3), (3, 1.0)])
 def test_three_candidates_with_m_accepted_have_a_rate_of_m_thirds(accepted, rate):
-    assert of([chain_round(accepted, 3)]).draft_acceptance_rate == rate
+    assert of([counted(accepted, 3)]).draft_acceptance_rate == rate
 
 
 def test_rates_pool_their_counts_rather_than_average_over_rounds():
-    assert of([chain_round(1, 1), chain_round(0, 9)]).draft_acceptance_rate == 1 / 10
+    assert of([counted(1, 1), counted(0, 9)]).draft_acceptance_rate == 1 / 10
 
 
 def test_three_hits_in_a_hundred_lookup_rounds_show_how_many_rounds_had_no_draft():
-    rounds = [chain_round(4, 4, index=i) if i in (10, 50, 90) else chain_round(0, 0, index=i) for i in range(100)]
+    rounds = [counted(4, 4, index=i) if i in (10, 50, 90) else counted(0, 0, index=i) for i in range(100)]
     summary = of(rounds)
     assert summary.draft_acceptance_rate == 1.0
     assert (summary.rounds, summary.rounds_without_draft) == (100, 97)
@@ -122,7 +81,7 @@ def test_three_hits_in_a_hundred_lookup_rounds_show_how_many_rounds_had_no_draft
 
 
 def test_plain_decoding_commits_one_token_a_round_and_has_no_acceptance():
-    summary = of([chain_round(0, 0, index=i, at=i + 1.0) for i in range(4)])
+    summary = of([counted(0, 0, index=i, at=i + 1.0) for i in range(4)])
     assert summary.tokens_per_round == 1.0
     assert summary.accepted_length == 0.0
     assert summary.target_calls_per_token == 1.0
@@ -134,13 +93,13 @@ def test_plain_decoding_commits_one_token_a_round_and_has_no_acceptance():
 
 def test_a_trees_acceptance_is_over_the_depth_that_it_offered_not_over_its_nodes():
     tree = replace(
-        chain_round(0, 0),
+        counted(0, 0),
         nodes=(
-            node("rejected", ROOT, 1),
-            node("accepted", ROOT, 1),
-            node("unreached", 0, 2),
-            node("accepted", 1, 2),
-            node("rejected", 3, 3),
+            sample.node("rejected", parent=ROOT, depth=1),
+            sample.node("accepted", parent=ROOT, depth=1),
+            sample.node("unreached", parent=0, depth=2),
+            sample.node("accepted", parent=1, depth=2),
+            sample.node("rejected", parent=3, depth=3),
         ),
         committed=(1, 1, 1),
         committed_text=("b",) * 3,
@@ -181,14 +140,14 @@ def test_every_rate_of_a_run_without_rounds_is_none():
 
 
 def test_one_token_has_a_first_token_time_but_no_time_per_output_token_and_no_gaps():
-    summary = of([chain_round(0, 0, at=1.5)])
+    summary = of([counted(0, 0, at=1.5)])
     assert (summary.ttft_s, summary.e2e_s) == (1.5, 1.5)
     assert summary.tpot_s is None
     assert summary.gap_max_s is None
 
 
 def test_a_speed_up_needs_both_rates():
-    run = replace(of([chain_round(0, 0)]), tokens_per_second=30.0)
+    run = replace(of([counted(0, 0)]), tokens_per_second=30.0)
     plain = replace(run, tokens_per_second=20.0)
     assert speed_up(run, plain) == 1.5
     assert speed_up(run, replace(plain, tokens_per_second=None)) is None
@@ -200,20 +159,20 @@ def test_a_speed_up_needs_both_rates():
 
 
 def test_acceptance_by_position_has_both_definitions():
-    rounds = [chain_round(*counts) for counts in ((3, 3), (1, 3), (0, 3), (2, 2), (1, 1))]
+    rounds = [counted(*counts) for counts in ((3, 3), (1, 3), (0, 3), (2, 2), (1, 1))]
     assert acceptance_by_position(rounds, conditional=False) == (4 / 5, 2 / 4, 1 / 3)
     assert acceptance_by_position(rounds, conditional=True) == (4 / 5, 2 / 3, 1 / 1)
 
 
 def test_a_position_that_no_round_reached_has_no_conditional_acceptance():
-    rounds = [chain_round(0, 3), chain_round(0, 3)]
+    rounds = [counted(0, 3), counted(0, 3)]
     assert acceptance_by_position(rounds, conditional=False) == (0.0, 0.0, 0.0)
     assert acceptance_by_position(rounds, conditional=True) == (0.0, None, None)
 
 
 @given(st.lists(st.integers(0, 6).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))), max_size=12))
 def test_conditional_acceptances_multiply_to_the_unconditional_ones_when_all_rounds_draft_alike(counts):
-    rounds = [chain_round(min(accepted, 4), 4) for accepted, _ in counts]
+    rounds = [counted(min(accepted, 4), 4) for accepted, _ in counts]
     product = 1.0
     pairs = zip(
         acceptance_by_position(rounds, conditional=False),
@@ -229,17 +188,17 @@ def test_conditional_acceptances_multiply_to_the_unconditional_ones_when_all_rou
 
 
 def test_the_tokens_of_a_round_come_as_a_burst_of_zero_gaps():
-    rounds = [chain_round(3, 4, at=2.0), chain_round(0, 4, at=2.5), chain_round(1, 4, at=4.0)]
+    rounds = [counted(3, 4, at=2.0), counted(0, 4, at=2.5), counted(1, 4, at=4.0)]
     assert token_gaps(rounds) == [0.0, 0.0, 0.0, 0.5, 1.5, 0.0]
 
 
 def test_a_round_whose_tokens_were_all_cut_makes_no_gap():
-    rounds = [chain_round(0, 0, at=1.0), chain_round(0, 2, cut=2, at=3.0), chain_round(0, 0, at=4.0)]
+    rounds = [counted(0, 0, at=1.0), counted(0, 2, cut=2, at=3.0), counted(0, 0, at=4.0)]
     assert token_gaps(rounds) == [3.0]
 
 
 def test_gap_percentiles_count_zeros_and_burst_percentiles_do_not():
-    rounds = [chain_round(3, 3, at=at) for at in (1.0, 2.0, 4.0)]
+    rounds = [counted(3, 3, at=at) for at in (1.0, 2.0, 4.0)]
     summary = of(rounds)
     assert (summary.gap_p50_s, summary.gap_max_s) == (0.0, 2.0)
     assert summary.gap_p95_s == pytest.approx(1.5)
@@ -256,7 +215,7 @@ def test_percentiles_interpolate_and_nothing_has_none(values, percent, expected)
 
 
 def test_times_per_token_come_from_the_first_and_the_last_token():
-    rounds = [chain_round(1, 2, at=1.5), chain_round(2, 2, at=2.5), chain_round(0, 2, at=4.5)]
+    rounds = [counted(1, 2, at=1.5), counted(2, 2, at=2.5), counted(0, 2, at=4.5)]
     summary = of(rounds)
     assert (summary.ttft_s, summary.e2e_s) == (1.5, 4.5)
     assert summary.tpot_s == 3.0 / 5
@@ -267,14 +226,14 @@ def test_times_per_token_come_from_the_first_and_the_last_token():
 
 
 def test_a_run_that_goes_on_is_summarised_up_to_its_last_whole_round():
-    summary = progress(STARTED, [chain_round(1, 2, at=1.5), chain_round(0, 2, at=2.5)])
+    summary = progress(STARTED, [counted(1, 2, at=1.5), counted(0, 2, at=2.5)])
     assert (summary.text, summary.output_tokens, summary.e2e_s) == ("bbb", 3, 2.5)
     assert progress(STARTED, []).e2e_s == STARTED.prefill_s
 
 
 # -- conservation laws ----------------------------------------------------------------------------------------------
 
-SOUND = [chain_round(2, 4, index=0, at=1.0), chain_round(4, 4, index=1, at=2.0), chain_round(1, 4, cut=2, index=2)]
+SOUND = [counted(2, 4, index=0, at=1.0), counted(4, 4, index=1, at=2.0), counted(1, 4, cut=2, index=2)]
 
 
 def test_a_sound_run_breaks_no_law():
