@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from core.jobs.jobs import JobView
+from core.jobs.queue import JobView
 from core.pairs.checks import CheckView
 from core.pairs.description import Description
 from core.pairs.inventory import KnownPair

@@ -22,8 +22,9 @@ from typing import Any, Protocol
 import streamlit as st
 
 from core.errors import EngineFault, StorageUnavailable
-from core.jobs.jobs import Jobs, JobView
+from core.jobs.jobs import Jobs
 from core.jobs.process_executor import ProcessExecutor
+from core.jobs.queue import JobView
 from core.pairs.checks import Checks, CheckView
 from core.pairs.inventory import Inventory, KnownPair
 from core.pairs.memory import DeviceMemory

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from core.jobs.jobs import JobView
+from core.jobs.queue import JobView
 from core.results.matching import plain_counterpart, speed_up
 from core.types import RunSpec
 from pages.ui.kit import parts, services
