@@ -20,8 +20,8 @@ import pyarrow as pa
 from duckdb_sqlalchemy import insert_from_arrow
 from sqlalchemy import Table
 
-from core.jobs.run_id import RunIds
 from core.records import Ended, Fingerprint, Started, Summary
+from core.run_id import RunIds
 from core.types import (
     ChainShape,
     NoDrafter,

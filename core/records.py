@@ -6,6 +6,7 @@ are recorded; rates are derived in ``core/results/metrics.py`` alone (metrics.md
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
@@ -34,6 +35,15 @@ StopReason = Literal[
 RunStatus = Literal["queued", "running", "done", "failed", "cancelled", "interrupted"]
 
 TERMINAL: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled", "interrupted"})
+
+
+def status_of(reason: StopReason) -> RunStatus:
+    """The status of a run that ended for this reason: ``done`` unless the reason is itself a status."""
+    match reason:
+        case "failed" | "cancelled" | "interrupted":
+            return reason
+        case _:
+            return "done"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +214,20 @@ class Ended:
 
 
 Event = Started | Round | Ended
+
+
+def ended_early(
+    rounds: Sequence[Round], reason: StopReason, error: str | None = None, *, prefill_s: float = 0.0
+) -> Ended:
+    """The end of a run that its engine did not end: the text of its whole ``rounds``, and as ``e2e_s`` the end of the
+    last one on the run's own clock, ``prefill_s`` if there is none."""
+    return Ended(
+        request=rounds[0].request if rounds else 0,
+        stop_reason=reason,
+        text="".join(piece for one in rounds for piece in one.committed_text),
+        e2e_s=rounds[-1].ended_at_s if rounds else prefill_s,
+        error=error,
+    )
 
 
 @dataclass(frozen=True, slots=True)

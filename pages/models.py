@@ -9,7 +9,7 @@ from typing import Any
 import streamlit as st
 
 from core.errors import SpecLensError
-from core.jobs.jobs import JobView
+from core.jobs.queue import JobView
 from core.pairs import memory
 from core.pairs.inventory import KnownPair
 from core.records import TERMINAL

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Table, delete, select, update
 
-from core.records import Ended, Round, Started, Summary
+from core.records import Ended, Round, Started, Summary, ended_early
 from core.results.metrics import summarise
 from storage.database import Database
 from storage.round_rows import read_rounds
@@ -39,30 +39,21 @@ def _interrupt(connection: Connection, row: Any) -> None:
     summary = None
     if row["started_at"] is None:
         error = "The app stopped before this run left the queue: run it again."
-        ended = _ended(row, kept, error)
+        ended = ended_early(kept, "interrupted", error)
     else:
         error = "The app stopped while this run was decoding; "
         try:
             kept = read_rounds(connection, row["run_id"])
             error += f"its first {len(kept)} rounds are kept."
-            ended = _ended(row, kept, error)
+            ended = ended_early(kept, "interrupted", error, prefill_s=row["prefill_s"] or 0.0)
             summary = _summary(connection, row, kept, ended)
         except (ValueError, TypeError, ArithmeticError, LookupError) as fault:
             # one damaged run must not keep the file from being opened
             log.error("the interrupted run %s cannot be read", row["run_id"], exc_info=fault)
-            kept, ended = [], _ended(row, [], "The app stopped while this run was decoding. Its rounds cannot be read.")
+            kept, error = [], "The app stopped while this run was decoding. Its rounds cannot be read."
+            ended = ended_early(kept, "interrupted", error, prefill_s=row["prefill_s"] or 0.0)
     change = ended_row(ended, summary, _last_sign(row, kept), None)
     connection.execute(update(runs).where(runs.c.run_id == row["run_id"]).values(**change))
-
-
-def _ended(row: Any, kept: list[Round], error: str) -> Ended:
-    return Ended(
-        request=kept[0].request if kept else 0,
-        stop_reason="interrupted",
-        text="".join(piece for one in kept for piece in one.committed_text),
-        e2e_s=kept[-1].ended_at_s if kept else row["prefill_s"] or 0.0,
-        error=error,
-    )
 
 
 def _summary(connection: Connection, row: Any, kept: list[Round], ended: Ended) -> Summary:

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from core.grammar import format_allowed, format_drafter, format_rule, format_shape
-from core.records import Ended, Fingerprint, RunStatus, Started, Summary
+from core.records import Ended, Fingerprint, Started, Summary, status_of
 from core.types import RunSpec
 from storage.schema import runs
 from storage.values import integer, naive_utc, number, required, text, text_or_none, texts_json
@@ -59,19 +59,10 @@ def started_row(started: Started, at: datetime) -> ColumnValues:
     }
 
 
-def status_of(ended: Ended) -> RunStatus:
-    """The status that a stop reason means: ``done`` unless it is itself a status."""
-    match ended.stop_reason:
-        case "failed" | "cancelled" | "interrupted":
-            return ended.stop_reason
-        case _:
-            return "done"
-
-
 def ended_row(ended: Ended, summary: Summary | None, at: datetime, missing: int | None) -> ColumnValues:
     """What changes in a run's row at its end; ``missing``: rounds that could not be kept, None when it is unknown."""
     row: dict[str, Any] = {
-        "status": status_of(ended),
+        "status": status_of(ended.stop_reason),
         "ended_at": naive_utc(at),
         "error": text_or_none(ended.error),
         "rounds_missing": missing,

@@ -31,7 +31,7 @@ DELETING_S = 600.0
 
 
 class Store:
-    """A :class:`core.jobs.sink.RunSink` over one DuckDB file, and the connections that ``storage.queries`` reads with.
+    """A :class:`core.jobs.recorder.RunSink` over one DuckDB file, and the connections for ``storage.queries``.
 
     Opening migrates the file (after copying it) and ends runs that a dead process left unfinished; ``interrupted`` has
     their ids. Raises :class:`StorageUnavailable`: locked, newer schema, not a database, no room. Calls of the sink

@@ -60,20 +60,20 @@ def sink() -> ListSink:
 
 @pytest.fixture
 def executor() -> ProcessExecutor:
-    """The engine process with the fake engine, which is never killed for being slow."""
+    """The engine process with the fake engine."""
     from core.jobs.process_executor import ProcessExecutor
     from tests.helpers.fakes_worker import COMMAND
-    from tests.helpers.queueing import NEVER_S
 
-    return ProcessExecutor(COMMAND, cancel_timeout_s=NEVER_S)
+    return ProcessExecutor(COMMAND)
 
 
 @pytest.fixture
 def jobs(sink: ListSink, executor: ProcessExecutor) -> Iterator[Jobs]:
-    """A queue in front of it."""
+    """A queue in front of it, which never kills it for being slow."""
     from core.jobs.jobs import Jobs
+    from tests.helpers.queueing import NEVER_S
 
-    jobs = Jobs(sink, "session", executor=executor)
+    jobs = Jobs(sink, "session", executor=executor, cancel_timeout_s=NEVER_S)
     yield jobs
     jobs.close()
 

@@ -18,7 +18,6 @@ STORAGE_MAY_USE = {
     "core.types",
     "core.records",
     "core.errors",
-    "core.jobs.sink",
     "core.grammar",
     "core.results.metrics",
     "core.results.glossary",
@@ -138,7 +137,7 @@ def test_only_the_composition_root_of_the_pages_makes_stores_and_jobs():
 # -- inside core ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["core.types", "core.records", "core.errors", "core.jobs.sink", "core.grammar"])
+@pytest.mark.parametrize("name", ["core.types", "core.records", "core.errors", "core.grammar"])
 def test_what_everyone_imports_loads_no_tensor_library(name):
     assert roots(reaches(name)) & {*HEAVY, "numpy", "pandas"} == set()
 
@@ -149,7 +148,7 @@ DIRECTION = (
     {"core.decoding.verify"},
     {"core.decoding.request_state"},
     {"core.decoding.engine"},
-    {"core.cli.decode", "core.worker.runner", "core.worker"},
+    {"core.cli.decode", "core.worker.turns", "core.worker"},
     {"core.jobs.jobs"},
     {"core.__main__"},
 )

@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from typing import Protocol
 
 from core.decoding.engine import generate
-from core.jobs.run_id import RunIds
-from core.jobs.sink import RunSink
+from core.jobs.recorder import RunSink
 from core.models.load import load_pair
 from core.records import Ended, Round, Started, Summary
 from core.results.fingerprint import fingerprint
 from core.results.metrics import summarise
+from core.run_id import RunIds
 from core.types import PairSpec, Request, RunSpec
 
 

@@ -5,7 +5,6 @@ One check runs at a time; the latest findings are kept.
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import threading
@@ -13,8 +12,8 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
+from core import child
 from core.pairs.findings import CheckReport, Finding
 
 COMMAND = (sys.executable, "-m", "core.models.inspection")
@@ -56,8 +55,6 @@ class Checks:
             self._stop()
             self._began[name] = time.monotonic()
             self._put(CheckView(name, True, "starting", 0.0, 0.0, None, ""))
-            root = Path(__file__).resolve().parents[2]
-            paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
             try:
                 process = subprocess.Popen(
                     [*self._command, name],
@@ -65,7 +62,7 @@ class Checks:
                     stdout=subprocess.PIPE,
                     stderr=subprocess.DEVNULL,
                     encoding="utf-8",
-                    env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
+                    env={**child.environment(), "OMP_NUM_THREADS": "1"},
                 )
             except (OSError, ValueError) as error:  # ValueError: a null character in the name
                 self._end(name, None, f"The check can't be started ({error}): check the name.")

@@ -1,7 +1,7 @@
 """The engine's process: ``python -m core.worker [--loader module:function] [--engine module:function]``.
 
-Reads commands from stdin and writes reports to stdout, one JSON object a line (protocol.py); everything else that
-prints, libraries included, goes to stderr. Exits at end of input, so that a killed app leaves no process on the device.
+Reads commands from stdin and writes reports to stdout, one JSON object a line (protocol.py). Whatever else is printed,
+by libraries too, goes to stderr. Exits at end of input, so that a killed app leaves no process on the device.
 """
 
 from __future__ import annotations
@@ -17,41 +17,40 @@ from typing import BinaryIO
 
 from core.errors import BadInput
 from core.waiting import wait_politely
-from core.worker.protocol import Complaint, Message, Shutdown, decode_command, encode
-from core.worker.runner import ENGINE, LOADER, Runner
-from core.worker.turns import Lanes
+from core.worker.protocol import InvalidCommand, Message, Shutdown, decode_command, encode
+from core.worker.turns import ENGINE, LOADER, Turns
 
 EXIT_GRACE_S = 2.0
-"""After end of input: how long a round may still take to notice before the process exits under it. Nobody listens."""
+"""Seconds between end of input and a forced exit: time for the round in progress to end and its run to be closed."""
 
 
 class Worker:
-    """Hears commands in one thread and decodes in the caller's: a cancel is heard while a round computes."""
+    """Reads commands in one thread and decodes in the caller's, so that a cancel is read while a round computes."""
 
-    def __init__(self, commands: BinaryIO, reports: BinaryIO, runner: Runner) -> None:
+    def __init__(self, commands: BinaryIO, reports: BinaryIO, loader: str, engine: str) -> None:
         self._commands = commands
         self._reports = reports
         self._writing = threading.Lock()
-        self._lanes = Lanes(runner, self._report)
+        self._turns = Turns(loader, engine, self._report)
 
     def serve(self) -> None:
         """Work until shutdown or end of input."""
-        threading.Thread(target=self._listen, name="commands", daemon=True).start()
-        self._lanes.serve()
+        threading.Thread(target=self._read, name="commands", daemon=True).start()
+        self._turns.serve()
 
-    def _listen(self) -> None:
+    def _read(self) -> None:
         for line in self._commands:
             try:
                 command = decode_command(line)
             except BadInput as error:
-                self._report(Complaint(message=str(error)))
+                self._report(InvalidCommand(message=str(error)))
                 continue
-            self._lanes.hear(command)
+            self._turns.send(command)
             if isinstance(command, Shutdown):
                 break
         else:
-            self._lanes.hear(Shutdown())
-        # A forward pass, or loading weights, may take long; nothing it makes will be read.
+            self._turns.send(Shutdown())
+        # A forward pass or a load may take long, and nobody reads its result any more.
         threading.Event().wait(EXIT_GRACE_S)
         os._exit(0)
 
@@ -66,7 +65,7 @@ class Worker:
 
 
 def claim_standard_streams() -> tuple[BinaryIO, BinaryIO]:
-    """Take stdin and stdout for the protocol: descriptor 0 is empty afterwards and 1 is stderr, for C too."""
+    """Reserve stdin and stdout for the protocol. Afterwards descriptor 0 is empty and 1 is stderr, in C code too."""
     commands = os.fdopen(os.dup(0), "rb")
     reports = os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -97,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     options = parser.parse_args(arguments)
     commands, reports = claim_standard_streams()
-    # Ctrl-C in the terminal reaches the whole process group; the app decides, and end of input follows if it dies.
+    # Ctrl-C in the terminal reaches the whole process group: the app decides, and if it exits, input ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     logging.basicConfig(
         stream=sys.stderr,
@@ -106,13 +105,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     code = 1
     try:
-        Worker(commands, reports, Runner(options.loader, options.engine)).serve()
+        Worker(commands, reports, options.loader, options.engine).serve()
         code = 0
     except Exception:
         logging.getLogger("speclens.engine").exception("the worker broke")
     finally:
         sys.stderr.flush()
-        # Interpreter shutdown with device libraries loaded can hang; there is nothing left to save.
+        # Interpreter shutdown can hang with device libraries loaded, and nothing is left to save.
         os._exit(code)
 
 

@@ -1,8 +1,9 @@
-"""One run between its first turn on the device and its end: load the pair, iterate the engine, tell what happens."""
+"""One open run of the worker: it loads its pair, iterates the engine and reports what happens."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -11,20 +12,17 @@ from typing import Any, Protocol
 
 from core import faults
 from core.errors import EngineFault
-from core.records import Ended, Event, Round, Started, StopReason
+from core.records import Ended, Event, Round, Started, ended_early
 from core.types import Request
 from core.worker.pair_cache import PairCache
-from core.worker.protocol import Happening, Loading, Run, RunRound, RunStarted
-from core.worker.steering import Steering
+from core.worker.protocol import Cancel, Loading, Pause, Resume, Run, RunCommand, RunEvent, Step
 
 LOG = logging.getLogger("speclens.engine")
 
-Tell = Callable[[Happening], None]
-
 
 class Engine(Protocol):
-    """As ``engine.cycles``: per cycle on the device what became known in it, in all a Started, Rounds, and an Ended;
-    asks ``should_stop`` before each round."""
+    """The interface of ``engine.cycles``: a generator that yields, per cycle on the device, the events that became
+    final in that cycle (over a run one Started, Rounds, one Ended) and calls ``should_stop`` before each round."""
 
     def __call__(
         self, requests: Sequence[Request], pair: Any, /, *, should_stop: Callable[[], bool]
@@ -32,38 +30,72 @@ class Engine(Protocol):
 
 
 class OpenRun:
-    """A run that takes turns: the first loads its pair, the second reads its prompt, each later one is a round.
+    """A run that takes turns: the first turn loads its pair, the second reads its prompt, each later one is a cycle of
+    the engine. Between turns it computes nothing and its clock stands still.
 
-    Between turns it computes nothing, and its clock stands still. ``tell`` hears each happening in order.
+    ``apply`` may be called from any thread; all else belongs to the device's thread. ``report`` receives the run's
+    reports in order.
     """
 
-    def __init__(self, run: Run, pairs: PairCache, engine: Callable[[], Engine], tell: Tell) -> None:
+    def __init__(
+        self,
+        run: Run,
+        pairs: PairCache,
+        engine: Callable[[], Engine],
+        report: Callable[[Loading | RunEvent], None],
+    ) -> None:
         self.run_id = run.run_id
-        self.steering = Steering(paused=run.paused)
         self._run = run
         self._pairs = pairs
         self._engine = engine
-        self._tell = tell
-        self._so_far = _SoFar()
+        self._report = report
+        self._lock = threading.Lock()  # guards the next three
+        self._cancelled = False
+        self._paused = run.paused
+        self._steps = 0
+        self._started: Started | None = None
+        self._rounds: list[Round] = []  # without nodes and positions: text and times are enough for an early end
         self._turns = self._decode()
+
+    def apply(self, command: RunCommand) -> None:
+        """Cancel, pause, resume or step this run, as the protocol describes."""
+        with self._lock:
+            match command:
+                case Cancel():
+                    self._cancelled = True
+                case Pause():
+                    self._paused, self._steps = True, 0
+                case Resume():
+                    self._paused, self._steps = False, 0
+                case Step():
+                    self._steps += self._paused
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether a Cancel has arrived."""
+        return self._cancelled
 
     @property
     def due(self) -> bool:
-        """Whether it wants a turn. A paused run still loads and reads its prompt, to stand before its first round."""
-        return self._so_far.started is None or not self.steering.stands
+        """Whether the run can use a turn. A paused run still loads and reads its prompt."""
+        with self._lock:
+            return self._started is None or self._cancelled or not self._paused or self._steps > 0
 
-    def turn(self) -> Ended | None:
-        """One turn on the device; the run's end when this was its last.
+    def turn(self) -> bool:
+        """Take one turn on the device; False when it was the last one and Ended has been reported.
 
-        Never raises for what happens in the run: faults end it as failed with a sentence, text so far included.
+        Never raises for what happens in the run: a fault ends it as failed with a sentence and its text so far.
         """
-        told = self._so_far.rounds
+        before = len(self._rounds)
         ended = self._advance()
-        if self._so_far.rounds > told:
-            self.steering.stepped()
-        if ended is not None:
-            self._pairs.release(self.run_id)
-        return ended
+        if len(self._rounds) > before:  # a cycle may hold its round back: the step then takes another turn
+            with self._lock:
+                self._steps -= self._steps > 0
+        if ended is None:
+            return True
+        self._pairs.release(self.run_id)
+        self._report(RunEvent(run_id=self.run_id, event=ended))
+        return False
 
     def _advance(self) -> Ended | None:
         try:
@@ -72,21 +104,21 @@ class OpenRun:
         except StopIteration as last:
             return last.value
         except _Cancelled:
-            ended = self._so_far.ended("cancelled")
+            ended = ended_early(self._rounds, "cancelled")
         except Exception as fault:
-            # Loaders may wrap the exception that their progress call raised, so the question is asked again.
-            if self.steering.cancelled and self._so_far.started is None:
-                ended = self._so_far.ended("cancelled")
+            # A loader may wrap the _Cancelled that its progress callback raised, so the flag is read again.
+            if self.cancelled and self._started is None:
+                ended = ended_early(self._rounds, "cancelled")
             else:
                 # As text: a log record that holds the traceback would hold the run's tensors.
                 LOG.error("run %s failed\n%s", self.run_id, traceback.format_exc())
-                ended = self._so_far.ended("failed", faults.sentence(fault))
-        # Only here, outside the handlers, does no traceback hold on to the run's tensors any more.
+                ended = ended_early(self._rounds, "failed", faults.sentence(fault))
+        # Only here, outside the handlers, has the traceback released the run's tensors.
         faults.free_memory()
         return ended
 
     def _decode(self) -> Generator[None, None, Ended]:
-        """Yields where others may have the device."""
+        """Yields wherever another run may have the device."""
         spec = self._run.spec
         self._progress("starting the engine …", None)
         engine = self._engine()
@@ -94,57 +126,28 @@ class OpenRun:
         self._progress("reading the prompt …", None)
         yield
         # The engine's clock starts here, in the turn in which it reads the prompt.
-        with closing(engine([spec.request], pair, should_stop=lambda: self.steering.cancelled)) as cycles:
+        with closing(engine([spec.request], pair, should_stop=lambda: self.cancelled)) as cycles:
             for events in cycles:
                 for event in events:
-                    if isinstance(event, Ended):
-                        return event
-                    self._take(event, pair)
+                    match event:
+                        case Started():
+                            event = self._started = _with_fingerprint(event, pair, spec.request)
+                        case Round():
+                            self._rounds.append(replace(event, nodes=(), positions=()))
+                        case Ended():
+                            return event
+                    self._report(RunEvent(run_id=self.run_id, event=event))
                 yield
         raise EngineFault("The engine stopped without saying how the run ended: please report the run's settings.")
 
     def _progress(self, message: str, fraction: float | None) -> None:
-        if self.steering.cancelled:
+        if self.cancelled:
             raise _Cancelled
-        self._tell(Loading(run_id=self.run_id, message=message, fraction=fraction))
-
-    def _take(self, event: Started | Round, pair: Any) -> None:
-        match event:
-            case Started():
-                self._so_far.started = event = _with_fingerprint(event, pair, self._run.spec.request)
-                self._tell(RunStarted(run_id=self.run_id, started=event))
-            case Round():
-                self._so_far.add(event)
-                self._tell(RunRound(run_id=self.run_id, round=event))
+        self._report(Loading(run_id=self.run_id, message=message, fraction=fraction))
 
 
 class _Cancelled(Exception):
-    """Unwinds a load that nobody waits for any more; never leaves this module."""
-
-
-class _SoFar:
-    """What a run has put out until now: enough for an honest end."""
-
-    def __init__(self) -> None:
-        self.started: Started | None = None
-        self.rounds = 0
-        self._text: list[str] = []
-        self._e2e_s = 0.0
-
-    def add(self, round: Round) -> None:
-        self.rounds += 1
-        self._text.extend(round.committed_text)
-        self._e2e_s = round.ended_at_s
-
-    def ended(self, reason: StopReason, error: str | None = None) -> Ended:
-        """An end on the run's own clock: seconds until its last whole round (0 before the first)."""
-        return Ended(
-            request=0,
-            stop_reason=reason,
-            text="".join(self._text),
-            e2e_s=self._e2e_s,
-            error=error,
-        )
+    """Unwinds a load after a cancel; never leaves this module."""
 
 
 def _with_fingerprint(started: Started, pair: Any, request: Request) -> Started:

@@ -1,4 +1,4 @@
-"""The lines between the app and the engine's process: one JSON object a line, one frozen class per message.
+"""Messages between the app and the engine's process: one JSON object a line, one frozen class per message.
 
 Commands go to the worker, reports come back. Strings may hold any character: JSON escapes line feeds, so a line is a
 message. Floats survive the trip exactly, NaN and infinity included.
@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from core.errors import BadInput
 from core.records import Ended, Round, Started
-from core.types import RunSpec
+from core.types import PairSpec, RunSpec
 
 
 class Message(BaseModel):
@@ -25,72 +25,75 @@ class Message(BaseModel):
 
 
 class Run(Message):
-    """Decode this; answered by any number of Loading, then RunStarted, any number of RunRound and one RunEnded.
+    """One run to decode. With ``paused`` it loads its pair and reads its prompt, then waits before its first round."""
 
-    Runs that are open at once take turns, a round each. One that begins ``paused`` stands before its first round.
-    """
-
-    kind: Literal["run"] = "run"
     run_id: str
     spec: RunSpec
     paused: bool = False
 
 
-class Together(Message):
-    """Open all of these before any of them takes its first turn: a race."""
+class Begin(Message):
+    """Open these runs, all of them before any takes its first turn; open runs take turns, one round each.
 
-    kind: Literal["together"] = "together"
+    Each run is answered by any number of Loading, then its RunEvents: one Started, any number of Rounds, one Ended.
+    """
+
+    kind: Literal["begin"] = "begin"
     runs: tuple[Run, ...]
 
 
 class Cancel(Message):
-    """End this run within one round, or at the next step of loading; a run that is over or unknown is left alone."""
+    """End the run within one round, or at the next progress report of its load. Ignored when the run is not open."""
 
     kind: Literal["cancel"] = "cancel"
     run_id: str
 
 
 class Pause(Message):
-    """Let this run stand, cache and all, after the round in progress; before its first round if it is still loading."""
+    """Stop the run after its current round and keep its cache; a run that is still loading stops before its first
+    round. Steps not yet taken are dropped. Ignored when the run is not open."""
 
     kind: Literal["pause"] = "pause"
     run_id: str
 
 
 class Resume(Message):
-    """Let a paused run take turns again."""
+    """Let a paused run take turns again. Ignored when the run is not open."""
 
     kind: Literal["resume"] = "resume"
     run_id: str
 
 
 class Step(Message):
-    """Let a paused run tell one more round; sent twice, two more. A run that isn't paused is left alone."""
+    """Let a paused run make one more round; two Steps make two more. Ignored when the run is not open or not paused."""
 
     kind: Literal["step"] = "step"
     run_id: str
 
 
 class Unload(Message):
-    """Free every loaded pair: those of open runs once these are over."""
+    """Free every loaded pair; a pair that open runs use is freed when the last of them ends."""
 
     kind: Literal["unload"] = "unload"
 
 
 class Shutdown(Message):
-    """Exit within one round of each open run. As end of input, but also when somebody else holds the pipe open."""
+    """Cancel every open run and exit. End of input does the same; this works while another process holds the pipe."""
 
     kind: Literal["shutdown"] = "shutdown"
 
 
-Command = Run | Together | Cancel | Pause | Resume | Step | Unload | Shutdown
+RunCommand = Cancel | Pause | Resume | Step
+"""A command to one open run."""
+
+Command = Begin | RunCommand | Unload | Shutdown
 
 
 # -- from the worker ------------------------------------------------------------------------------------------------
 
 
 class Loading(Message):
-    """What happens before the prompt is in the cache. ``fraction`` is the share done in [0, 1], None when unknown."""
+    """Progress of a run before its prompt is in the cache. ``fraction``: share done in [0, 1], None when unknown."""
 
     kind: Literal["loading"] = "loading"
     run_id: str
@@ -98,48 +101,38 @@ class Loading(Message):
     fraction: float | None = None
 
 
-class RunStarted(Message):
-    """The prompt is in the cache; ``started`` carries the fingerprint."""
+class RunEvent(Message):
+    """One record of a run. Started carries the fingerprint; Rounds come whole and in order of index; Ended comes last,
+    exactly once."""
 
-    kind: Literal["started"] = "started"
+    kind: Literal["event"] = "event"
     run_id: str
-    started: Started
+    # Most events are rounds. No two of these records share their required fields, so the first that fits is the one.
+    event: Annotated[Round | Started | Ended, Field(union_mode="left_to_right")]
 
 
-class RunRound(Message):
-    """One whole round, in order of index."""
+class Loaded(Message):
+    """The pairs in the worker's memory, in the order in which they were loaded; sent after every change."""
 
-    kind: Literal["round"] = "round"
-    run_id: str
-    round: Round
-
-
-class RunEnded(Message):
-    """The run is over, exactly once."""
-
-    kind: Literal["ended"] = "ended"
-    run_id: str
-    ended: Ended
+    kind: Literal["loaded"] = "loaded"
+    pairs: tuple[PairSpec, ...]
 
 
-class Complaint(Message):
-    """A line that is no command, told in a sentence; the worker goes on."""
+class InvalidCommand(Message):
+    """A line that the worker could not read as a command, described in one sentence. The worker goes on."""
 
-    kind: Literal["complaint"] = "complaint"
+    kind: Literal["invalid_command"] = "invalid_command"
     message: str
 
 
-Happening = Loading | RunStarted | RunRound
-"""What is told while a run goes on."""
-
-Report = Happening | RunEnded | Complaint
+Report = Loading | RunEvent | Loaded | InvalidCommand
 
 _COMMAND: TypeAdapter[Command] = TypeAdapter(Annotated[Command, Field(discriminator="kind")])
 _REPORT: TypeAdapter[Report] = TypeAdapter(Annotated[Report, Field(discriminator="kind")])
 
 
 def encode(message: Message) -> bytes:
-    """The message as one line of UTF-8 with its line feed."""
+    """The message as one line of UTF-8, line feed included."""
     return message.model_dump_json().encode() + b"\n"
 
 
@@ -148,7 +141,7 @@ def decode_command(line: bytes) -> Command:
     try:
         return _COMMAND.validate_json(line)
     except ValidationError as error:
-        raise BadInput(_complaint("command", line, error)) from None
+        raise BadInput(_problem("command", line, error)) from None
 
 
 def decode_report(line: bytes) -> Report:
@@ -156,10 +149,10 @@ def decode_report(line: bytes) -> Report:
     try:
         return _REPORT.validate_json(line)
     except ValidationError as error:
-        raise BadInput(_complaint("report", line, error)) from None
+        raise BadInput(_problem("report", line, error)) from None
 
 
-def _complaint(noun: str, line: bytes, error: ValidationError) -> str:
+def _problem(noun: str, line: bytes, error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(map(str, first["loc"])) or "line"
     shown = line[:80].decode(errors="backslashreplace").strip() + ("…" if len(line) > 80 else "")

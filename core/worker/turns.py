@@ -1,96 +1,103 @@
-"""The runs that are open on the device: each takes its turn, a round, one after the other, in one thread."""
+"""The turns of the open runs on the device: one round at a time, in rotation, in one thread.
+
+Imports neither torch nor the engine: the loader and the engine are named, so that the app's process, which needs only
+the protocol's types, stays small.
+"""
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Any
 
-from core.worker.open_run import OpenRun
-from core.worker.protocol import Cancel, Command, Pause, Report, Resume, Run, RunEnded, Shutdown, Step, Together, Unload
-from core.worker.runner import Runner
+from core.errors import BadInput
+from core.worker.open_run import Engine, OpenRun
+from core.worker.pair_cache import Loader, PairCache
+from core.worker.protocol import Begin, Cancel, Command, Loaded, Report, Shutdown, Unload
+
+LOADER = "core.models.load:load_pair"
+ENGINE = "core.decoding.engine:cycles"
 
 
-class Lanes:
-    """``hear`` takes commands from any thread, ``serve`` decodes in the caller's and tells what happens there.
+def resolve(name: str) -> Any:
+    """The object that ``module:attribute`` names; raises BadInput when there is none."""
+    module, colon, attribute = name.partition(":")
+    if not colon:
+        raise BadInput(f"{name!r} names no function: write module:function, such as {LOADER}.")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise BadInput(
+            f"{name!r} can't be imported ({error}): name a function of a module that is installed."
+        ) from error
 
-    One device, so one turn at a time, round-robin: with A and B open their rounds are A, B, A, B … until one ends.
-    A run that stands keeps its place, so that a step is the next turn.
+
+class Turns:
+    """The open runs of one device, which share its loaded pairs. ``send`` takes commands from any thread; ``serve``
+    decodes in the caller's thread and calls ``report`` there.
+
+    Turns go round-robin: with A and B open their rounds are A, B, A, B … until one ends. A paused run keeps its place,
+    so a step gets the next turn. Loader and engine are resolved at a run's first turn when given by name: importing
+    torch takes seconds, which then count as that run's "starting the engine".
     """
 
-    def __init__(self, runner: Runner, tell: Callable[[Report], None]) -> None:
-        self._runner = runner
-        self._tell = tell
+    def __init__(self, loader: Loader | str, engine: Engine | str, report: Callable[[Report], None]) -> None:
+        self._engine = engine
+        self._report = report
+        self._pairs = PairCache(
+            loader if not isinstance(loader, str) else lambda spec, progress: resolve(loader)(spec, progress),
+            lambda pairs: report(Loaded(pairs=pairs)),
+        )
         self._changed = threading.Condition()  # guards everything below
-        self._open: dict[str, OpenRun] = {}
-        self._turns: deque[OpenRun] = deque()
+        self._open: deque[OpenRun] = deque()  # the next turn goes to the first that is due
         self._unload = False
         self._stopping = False
 
-    def hear(self, command: Command) -> None:
-        """Take a command; one for a run that is over or unknown is left alone, so that it lies in wait for nobody."""
+    def send(self, command: Command) -> None:
+        """Take a command. One for a run that is not open is ignored, also if a run of that id is opened later."""
         with self._changed:
             match command:
-                case Run():
-                    self._begin([command])
-                case Together(runs=runs):
-                    self._begin(runs)
+                case Begin(runs=runs):
+                    self._open.extend(OpenRun(run, self._pairs, self._named_engine, self._report) for run in runs)
                 case Unload():
                     self._unload = True
                 case Shutdown():
                     self._stopping = True
-                    for run in self._turns:
-                        run.steering.cancel()
-                case Cancel() | Pause() | Resume() | Step():
-                    if command.run_id in self._open:
-                        _steer(self._open[command.run_id], command)
+                case _:
+                    for run in self._open:
+                        if run.run_id == command.run_id:
+                            run.apply(command)
+            if self._stopping:
+                for run in self._open:
+                    run.apply(Cancel(run_id=run.run_id))
             self._changed.notify_all()
 
     def serve(self) -> None:
         """Decode until shutdown, which ends every open run as cancelled."""
         while (run := self._next()) is not None:
-            ended = run.turn()
-            if ended is None:
-                continue
-            with self._changed:
-                del self._open[run.run_id]
-                self._turns.remove(run)
-            self._tell(RunEnded(run_id=run.run_id, ended=ended))
-
-    def _begin(self, runs: Sequence[Run]) -> None:
-        for run in runs:
-            opened = self._runner.open(run, self._tell)
-            self._open[run.run_id] = opened
-            self._turns.append(opened)
-            if self._stopping:
-                opened.steering.cancel()
+            if not run.turn():
+                with self._changed:
+                    self._open.remove(run)
 
     def _next(self) -> OpenRun | None:
-        """Wait for a run that is due and move it to the end of the line; None when all is over."""
+        """Wait for a run that is due and move it to the end of the rotation; None after shutdown, once none is left."""
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._unload or self._stopping or self._due() is not None)
                 unload, self._unload = self._unload, False
                 run = self._due()
                 if run is not None:
-                    self._turns.remove(run)
-                    self._turns.append(run)
+                    self._open.remove(run)
+                    self._open.append(run)
             if unload:
-                self._runner.unload()
+                self._pairs.unload()
             if run is not None or self._stopping:
                 return run
 
     def _due(self) -> OpenRun | None:
-        return next((run for run in self._turns if run.due), None)
+        return next((run for run in self._open if run.due), None)
 
-
-def _steer(run: OpenRun, command: Cancel | Pause | Resume | Step) -> None:
-    match command:
-        case Cancel():
-            run.steering.cancel()
-        case Pause():
-            run.steering.pause()
-        case Resume():
-            run.steering.resume()
-        case Step():
-            run.steering.step()
+    def _named_engine(self) -> Engine:
+        return resolve(self._engine) if isinstance(self._engine, str) else self._engine

@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from core.jobs.jobs import Jobs, JobView
+from core.jobs.jobs import Jobs
+from core.jobs.queue import JobView
 from core.pairs.checks import Checks, CheckView
 from core.pairs.description import Description
 from core.pairs.inventory import Inventory, KnownPair

@@ -10,7 +10,7 @@ from core.types import ChainShape, PairSpec, PromptLookupDrafter, Request, RunSp
 
 HOSTILE = '<img src=x onerror="window.hacked=1"><script>window.hacked=1</script>\u202e</style>-->&amp;"'
 
-RUN_ID = "0123456789abcdefghijklmnop"
+RUN_ID = "0123456789abcdefghjkmnpqrs"
 
 
 def node(

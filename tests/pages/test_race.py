@@ -10,7 +10,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.grammar import parse_shape
-from core.jobs.jobs import JobView
+from core.jobs.queue import JobView
 from core.records import Round, RunStatus
 from core.results.counterparts import counterparts
 from core.results.race import Lane, ranking

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from core.jobs.jobs import JobView
+from core.jobs.queue import JobView
 from core.records import TERMINAL, Fingerprint, Round, RunStatus, Summary
 from core.results.matching import measured_speed_up
 from core.results.metrics import progress
+from core.run_id import is_run_id
 from core.types import ChainShape, EarlyExitDrafter, NoDrafter, RunSpec, is_lossless
 from pages.ui.kit.services import Services
 from storage.queries import StoredRun
-
-_RUN_ID = re.compile(r"[0-9a-z]{26}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +74,7 @@ class Shown:
 
 def valid_id(text: str | None) -> str | None:
     """``text`` when it has the form of a run id, else None: ids in links are user input."""
-    return text if text is not None and _RUN_ID.fullmatch(text) else None
+    return text if text is not None and is_run_id(text) else None
 
 
 def find(services: Services, run_id: str) -> Shown | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from core.jobs.jobs import JobView
+from core.jobs.queue import JobView
 from core.pairs import memory
 from core.pairs.inventory import KnownPair
 from core.pairs.memory import DeviceMemory, Need

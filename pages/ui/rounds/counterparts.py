@@ -9,7 +9,7 @@ import streamlit as st
 
 from core.errors import SpecLensError
 from core.grammar import format_shape
-from core.jobs.jobs import JobView
+from core.jobs.queue import JobView
 from core.results.counterparts import Counterpart, counterparts
 from core.results.matching import has_speed_up, plain_counterpart
 from core.types import RunSpec

@@ -17,9 +17,8 @@ from core.decoding.timing import Laps, RunClock
 from core.records import Ended, Event, Round, Started
 from core.results.metrics import summarise, violations
 from core.types import ChainShape, NoDrafter, NoShape, PairSpec, Request, RunSpec, Sampling, SmallModelDrafter, Stops
-from core.worker.protocol import Complaint, Report, Run, RunEnded, RunRound, RunStarted, Shutdown, Together
-from core.worker.runner import Runner
-from core.worker.turns import Lanes
+from core.worker.protocol import Begin, Report, Run, RunEvent, Shutdown
+from core.worker.turns import Turns
 from tests.helpers.fakes import FakeStream, always, fake_pair
 
 
@@ -122,27 +121,27 @@ def test_each_lane_of_a_race_counts_only_its_own_compute(monkeypatch):
         shape=ChainShape(gamma=3),
     )
 
-    def raced(*names: str) -> dict[str, list[Report]]:
-        told: dict[str, list[Report]] = {name: [] for name in names}
+    def raced(*names: str) -> dict[str, list[Event]]:
+        events: dict[str, list[Event]] = {name: [] for name in names}
 
-        def tell(report: Report) -> None:
-            assert not isinstance(report, Complaint)
+        def take(report: Report) -> None:
             time.now += HELD_S
-            told[report.run_id].append(report)
-            if all(reports and isinstance(reports[-1], RunEnded) for reports in told.values()):
-                lanes.hear(Shutdown())
+            if isinstance(report, RunEvent):
+                events[report.run_id].append(report.event)
+            if all(of and isinstance(of[-1], Ended) for of in events.values()):
+                turns.send(Shutdown())
 
         pairs = {"quick": quick, "slow": slow}
-        lanes = Lanes(Runner(lambda spec, progress: pairs[spec.name], partial(cycles, clock=time)), tell)
+        turns = Turns(lambda spec, progress: pairs[spec.name], partial(cycles, clock=time), take)
         specs = {name: RunSpec(pair=PairSpec(name=name), request=request) for name in names}
-        lanes.hear(Together(runs=tuple(Run(run_id=name, spec=spec) for name, spec in specs.items())))
-        lanes.serve()
-        return told
+        turns.send(Begin(runs=tuple(Run(run_id=name, spec=spec) for name, spec in specs.items())))
+        turns.serve()
+        return events
 
-    def times(reports: list[Report]) -> list[object]:
-        rounds = [replace(one.round, nodes=(), positions=()) for one in reports if isinstance(one, RunRound)]
-        prefill = [one.started.prefill_s for one in reports if isinstance(one, RunStarted)]
-        end = [one.ended.e2e_s for one in reports if isinstance(one, RunEnded)]
+    def times(events: list[Event]) -> list[object]:
+        rounds = [replace(one, nodes=(), positions=()) for one in events if isinstance(one, Round)]
+        prefill = [one.prefill_s for one in events if isinstance(one, Started)]
+        end = [one.e2e_s for one in events if isinstance(one, Ended)]
         assert len(rounds) == 4 and len(prefill) == len(end) == 1
         return [*prefill, *rounds, *end]
 

@@ -14,13 +14,12 @@ import pytest
 
 import core.jobs.jobs
 from core.errors import EngineFault, StorageUnavailable
-from core.jobs.executors import Executor, InlineExecutor, News
 from core.jobs.jobs import Jobs
 from core.jobs.process_executor import ProcessExecutor
-from core.jobs.run_id import is_run_id
 from core.records import Ended, Event, Round, Started
+from core.run_id import is_run_id
 from core.types import ChainShape, PromptLookupDrafter, Request, RunSpec, Sampling, SmallModelDrafter, Stops
-from core.worker.protocol import Complaint, Run, RunEnded, RunRound, encode
+from core.worker.protocol import Begin, Cancel, Command, InvalidCommand, encode
 from tests.helpers.fakes_worker import (
     COMMAND,
     FINGERPRINT,
@@ -33,7 +32,7 @@ from tests.helpers.fakes_worker import (
     fake_round,
     load_pair,
 )
-from tests.helpers.queueing import ListSink, finished, reached
+from tests.helpers.queueing import NEVER_S, InlineExecutor, ListSink, finished, reached
 
 
 def test_runs_are_decoded_in_the_order_of_submission_and_their_positions_move_up(
@@ -155,8 +154,8 @@ def test_a_queued_run_is_cancelled_at_once_without_start_or_summary(
 def test_a_worker_that_does_not_honour_a_cancel_is_killed_and_the_next_run_gets_a_new_one(
     sink: ListSink, gates: Callable[[], Gate]
 ) -> None:
-    executor = ProcessExecutor(COMMAND, cancel_timeout_s=0.05)
-    jobs = Jobs(sink, "session", executor=executor)
+    executor = ProcessExecutor(COMMAND)
+    jobs = Jobs(sink, "session", executor=executor, cancel_timeout_s=0.05)
     gate = gates()
     stuck = jobs.submit(Script(rounds=5, gate=gate.path).spec())
     after = jobs.submit(Script().spec())
@@ -174,7 +173,7 @@ def test_a_worker_that_does_not_honour_a_cancel_is_killed_and_the_next_run_gets_
 
 
 def test_a_worker_stuck_while_loading_weights_is_killed_on_cancel(sink: ListSink, gates: Callable[[], Gate]) -> None:
-    jobs = Jobs(sink, "session", executor=ProcessExecutor(COMMAND, cancel_timeout_s=0.05))
+    jobs = Jobs(sink, "session", COMMAND, cancel_timeout_s=0.05)
     load = gates()
     run_id = jobs.submit(Script().spec(pair=f"gated:{load.path}"))
     load.reached()
@@ -249,7 +248,7 @@ def test_a_worker_that_dies_at_once_fails_each_run_and_never_loops() -> None:
 
 
 def test_a_worker_that_speaks_another_language_fails_the_run_and_is_stopped() -> None:
-    said = encode(Complaint(message="This line is no command.")).decode()
+    said = encode(InvalidCommand(message="This line is no command.")).decode()
     for line, words in (("hello\n", "This line is no report"), (said, "This line is no command.")):
         program = f"import sys; sys.stdin.readline(); sys.stdout.write({line!r}); sys.stdout.flush(); sys.stdin.read()"
         jobs = Jobs(None, "session", [sys.executable, "-c", program])
@@ -342,9 +341,8 @@ def test_close_kills_a_worker_that_hears_nothing(gates: Callable[[], Gate]) -> N
 @pytest.mark.parametrize("way", ["cancel", "close"])
 def test_a_worker_that_does_not_even_read_a_long_prompt_can_be_ended(way: str) -> None:
     program = "import sys, threading; sys.stdout.write('\\n'); threading.Event().wait()"
-    jobs = Jobs(
-        None, "s", executor=ProcessExecutor([sys.executable, "-c", program], cancel_timeout_s=0.05, stop_timeout_s=0.05)
-    )
+    executor = ProcessExecutor([sys.executable, "-c", program], stop_timeout_s=0.05)
+    jobs = Jobs(None, "session", executor=executor, cancel_timeout_s=0.05)
     run_id = jobs.submit(Script(padding="x" * 1_000_000).spec())
     reached(jobs, run_id, lambda view: view.status == "running")
     if way == "cancel":
@@ -426,7 +424,7 @@ def test_only_the_latest_ended_runs_stay_in_memory(monkeypatch: pytest.MonkeyPat
 def test_the_log_file_takes_what_the_worker_prints_and_stays_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.jobs.child_log.FILE_BYTES", 100)
+    monkeypatch.setattr("core.jobs.worker_process.FILE_BYTES", 100)
     log = tmp_path / "logs" / "engine.log"
     jobs = Jobs(None, "session", executor=ProcessExecutor(COMMAND, log_file=log))
     assert finished(jobs, jobs.submit(Script(rounds=20, noisy=True).spec())).status == "done"
@@ -448,52 +446,45 @@ def test_unload_frees_the_pair_after_the_run_in_flight(jobs: Jobs) -> None:
     assert texts == ["L1 b", "L1 b", "L2 b"]
 
 
-def executed(executor: Executor, spec: RunSpec, tell: Callable[[News], None] = lambda news: None) -> Ended:
-    """The end of a run that the executor is given alone."""
-    ends: list[Ended] = []
-    over = threading.Event()
+def test_a_run_is_cancelled_from_within_its_own_round_and_the_next_one_is_not() -> None:
+    """Whoever sees a round may cancel its run at once: the report comes in the engine's own thread."""
 
-    def listen(news: News) -> None:
-        tell(news)
-        if isinstance(news, RunEnded):
-            ends.append(news.ended)
-            over.set()
+    class Cancelling(ListSink):
+        def rounds(self, run_id: str, rounds: Sequence[Round]) -> None:
+            super().rounds(run_id, rounds)
+            if run_id == first and rounds[-1].index == 1:
+                jobs.cancel(run_id)
 
-    executor.begin([Run(run_id="r", spec=spec)], listen)
-    assert over.wait(PATIENCE_S)
-    return ends[0]
-
-
-def test_inline_and_process_executors_give_the_same_records(executor: ProcessExecutor) -> None:
-    def told(executor: Executor) -> list[News]:
-        news: list[News] = []
-        executed(executor, Script(rounds=4).spec(), news.append)
-        executor.close()
-        return news
-
-    inline, process = told(InlineExecutor(load_pair, cycles)), told(executor)
-    assert len(inline) == len(process) == 4 + 1 + 4 + 1
-    last = inline[-1]
-    assert isinstance(last, RunEnded)
-    assert str(inline).replace(last.ended.text[:2], "L1") == str(process)
+    jobs = Jobs(Cancelling(), "session", executor=InlineExecutor(load_pair, cycles))
+    first = ""  # until its id is known, no round comes: it begins paused
+    first = jobs.submit(Script(rounds=9).spec(), paused=True)
+    jobs.resume(first)
+    view = finished(jobs, first)
+    assert (view.status, view.rounds) == ("cancelled", 2)
+    view = finished(jobs, jobs.submit(Script(rounds=9).spec()))
+    assert (view.status, view.rounds) == ("done", 9)
+    jobs.close()
 
 
-def test_a_run_is_cancelled_inline_from_within_its_own_round() -> None:
-    executor = InlineExecutor(load_pair, cycles)
-    rounds: list[Round] = []
+def test_a_run_that_is_cancelled_while_it_is_being_opened_ends_as_cancelled(sink: ListSink) -> None:
+    cancels: list[threading.Thread] = []
+    commands: list[Command] = []
 
-    def tell(news: News) -> None:
-        if isinstance(news, RunRound):
-            rounds.append(news.round)
-            if len(rounds) == 2:
-                executor.cancel("r")
+    class Cancelled(InlineExecutor):
+        def send(self, command: Command) -> None:
+            if isinstance(command, Begin):
+                cancels.append(threading.Thread(target=jobs.cancel, args=(command.runs[0].run_id,)))
+                cancels[0].start()
+                cancels[0].join(0.05)
+            commands.append(command)
+            super().send(command)
 
-    assert executed(executor, Script(rounds=9).spec(), tell).stop_reason == "cancelled"
-    assert len(rounds) == 2
-    assert executed(executor, Script(rounds=9).spec()).stop_reason == "max_new_tokens"
-    executor.close()
-    with pytest.raises(EngineFault, match="The engine is stopped"):
-        executed(executor, Script().spec())
+    jobs = Jobs(sink, "session", executor=Cancelled(load_pair, cycles), cancel_timeout_s=NEVER_S)
+    run_id = jobs.submit(Script(rounds=1_000_000).spec())
+    assert finished(jobs, run_id).status == "cancelled"
+    assert [type(command) for command in commands] == [Begin, Cancel]
+    cancels[0].join()
+    jobs.close()
 
 
 def test_a_run_whose_records_break_a_conservation_law_has_failed() -> None:
@@ -597,10 +588,3 @@ def test_the_embedded_model_decodes_in_its_process_is_cancelled_and_decodes_agai
     assert again.started_at is not None and again.ended_at is not None
     assert executor.pid == pid
     jobs.close()
-
-
-def test_a_cancel_that_comes_before_the_run_is_not_lost(executor: ProcessExecutor) -> None:
-    for each in (executor, InlineExecutor(load_pair, cycles)):
-        each.cancel("r")
-        assert executed(each, Script(rounds=1_000_000).spec()).stop_reason == "cancelled"
-        each.close()

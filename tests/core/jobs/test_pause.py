@@ -11,14 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 
-import core.jobs.job
-import core.jobs.open_jobs
-from core.jobs.job import Job
+import core.jobs.queue
 from core.jobs.jobs import PAUSE_LIMIT_S, Jobs
-from core.jobs.open_jobs import OpenJobs
 from core.jobs.process_executor import ProcessExecutor
+from core.jobs.queue import Job, Queue
 from core.records import Ended, Round, Started
 from core.types import Request, RunSpec
+from core.worker.protocol import Cancel, Resume, Step
 from tests.helpers.decoding import ask
 from tests.helpers.fakes_worker import COMMAND, PREFILL_S, ROUND_S, Gate, Script, fake_round
 from tests.helpers.queueing import NEVER_S, ListSink, finished, reached
@@ -187,26 +186,48 @@ def test_a_run_that_is_paused_too_long_ends_as_cancelled_with_its_rounds_and_the
     jobs.close()
 
 
-def test_ten_minutes_count_from_the_last_thing_that_a_paused_run_did(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_minutes_count_from_the_last_command_to_or_round_of_a_paused_run(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
-    for module in (core.jobs.job, core.jobs.open_jobs):
-        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    jobs = OpenJobs(PAUSE_LIMIT_S)
+    monkeypatch.setattr(core.jobs.queue, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    queue = Queue(PAUSE_LIMIT_S, NEVER_S)
     job = Job("r", Script().spec(), datetime.now(UTC), paused=True)
-    jobs.add(job)
-    assert (jobs.at_work, jobs.left_s(), jobs.overdue()) == (True, None, [])  # still loading
-    job.start(Started(0, 1, 0.0))
-    assert (jobs.at_work, jobs.left_s()) == (False, 600.0)
+    behind = Job("s", Script().spec(), datetime.now(UTC))
+    queue.append([job])
+    queue.append([behind])
+    assert queue.begin() == [job]
+    assert (queue.ready, queue.left_s(), queue.parked_too_long()) == (False, None, [])  # still loading
+    job.add(Started(0, 1, 0.0))
+    assert (queue.ready, queue.left_s()) == (True, 600.0)
     now[0] += 599.0
-    job.pause(True)  # a step …
+    job.apply(Step(run_id="r"))
     now[0] += 1.0
-    job.add(fake_round(0))  # … and its round
+    job.add(fake_round(0))
     now[0] += 599.0
-    assert (jobs.left_s(), jobs.overdue()) == (1.0, [])
+    assert (queue.left_s(), queue.parked_too_long()) == (1.0, [])
     now[0] += 1.0
-    assert (jobs.left_s(), jobs.overdue()) == (0.0, [job])
-    job.pause(False)
-    assert (jobs.at_work, jobs.left_s(), jobs.overdue()) == (True, None, [])
+    assert (queue.left_s(), queue.parked_too_long()) == (0.0, [job])
+    job.apply(Resume(run_id="r"))
+    assert (queue.ready, queue.left_s(), queue.parked_too_long()) == (False, None, [])
+
+
+def test_a_cancelled_run_is_stuck_after_its_time_limit_unless_another_run_is_at_work(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [1000.0]
+    monkeypatch.setattr(core.jobs.queue, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    queue = Queue(PAUSE_LIMIT_S, cancel_timeout_s=20.0)
+    a, b = (Job(name, Script().spec(), datetime.now(UTC)) for name in "ab")
+    queue.append([a, b])
+    queue.begin()
+    a.apply(Cancel(run_id="a"))
+    now[0] += 19.0
+    assert (queue.left_s(), queue.stuck()) == (1.0, [])
+    now[0] += 1.0
+    assert (queue.left_s(), queue.stuck()) == (0.0, [])  # b may be loading
+    assert queue.left_s() == 20.0
+    b.apply(Cancel(run_id="b"))
+    now[0] += 20.0
+    assert queue.stuck() == [a, b]
 
 
 @pytest.mark.parametrize("culprit", ["signal", "other run"])
@@ -231,8 +252,8 @@ def test_a_paused_run_does_not_survive_its_worker_and_fails_with_its_rounds(
 
 
 def test_close_interrupts_paused_runs_and_leaves_no_process(sink: ListSink) -> None:
-    executor = ProcessExecutor(COMMAND, cancel_timeout_s=NEVER_S)
-    jobs = Jobs(sink, "session", executor=executor)
+    executor = ProcessExecutor(COMMAND)
+    jobs = Jobs(sink, "session", executor=executor, cancel_timeout_s=NEVER_S)
     a = started_paused(jobs)
     jobs.close()
     view = jobs.view(a)

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from core.errors import BadInput, StorageUnavailable
-from core.jobs.executors import InlineExecutor
 from core.jobs.jobs import Jobs
 from core.jobs.process_executor import ProcessExecutor
 from core.records import Ended, Round
@@ -21,7 +20,7 @@ from core.types import PairSpec, Request, RunSpec
 from tests.helpers.decoding import ask
 from tests.helpers.fakes import load_pair as load_fake_pair
 from tests.helpers.fakes_worker import COMMAND, PATIENCE_S, PREFILL_S, ROUND_S, Gate, Script
-from tests.helpers.queueing import ListSink, finished, reached
+from tests.helpers.queueing import InlineExecutor, ListSink, finished, reached
 
 if TYPE_CHECKING:
     from core.models.pair import Pair
@@ -160,16 +159,18 @@ def test_a_sink_that_refuses_one_lane_refuses_the_race_and_no_lane_stays_queued(
 def test_a_worker_is_not_killed_for_a_cancelled_run_while_another_has_the_device(
     sink: ListSink, gates: Callable[[], Gate], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    executor = ProcessExecutor(COMMAND, cancel_timeout_s=0.3)
-    overdue = executor._overdue
+    executor = ProcessExecutor(COMMAND)
+    jobs = Jobs(sink, "session", executor=executor, cancel_timeout_s=0.3)
+    left_s = jobs._queue.left_s
     times = threading.Semaphore(0)
 
-    def counted() -> None:
-        overdue()
-        times.release()
+    def counted() -> float | None:
+        left = left_s()
+        if left == 0.0:
+            times.release()
+        return left
 
-    monkeypatch.setattr(executor, "_overdue", counted)
-    jobs = Jobs(sink, "session", executor=executor)
+    monkeypatch.setattr(jobs._queue, "left_s", counted)
     gate = gates()
     a, b = jobs.submit_together([Script(rounds=2).spec(), Script(rounds=1, gate=gate.path).spec()])
     gate.reached()
@@ -184,7 +185,7 @@ def test_a_worker_is_not_killed_for_a_cancelled_run_while_another_has_the_device
 
 
 def test_a_lane_that_is_stuck_can_be_ended_by_cancelling_both(sink: ListSink, gates: Callable[[], Gate]) -> None:
-    jobs = Jobs(sink, "session", executor=ProcessExecutor(COMMAND, cancel_timeout_s=0.05))
+    jobs = Jobs(sink, "session", COMMAND, cancel_timeout_s=0.05)
     gate = gates()
     a, b = jobs.submit_together([Script(rounds=9).spec(), Script(rounds=9, gate=gate.path).spec()])
     gate.reached()
@@ -199,7 +200,7 @@ def test_a_lane_that_is_stuck_can_be_ended_by_cancelling_both(sink: ListSink, ga
 
 
 def test_a_paused_run_that_dies_with_a_stuck_one_is_told_why(sink: ListSink, gates: Callable[[], Gate]) -> None:
-    jobs = Jobs(sink, "session", executor=ProcessExecutor(COMMAND, cancel_timeout_s=0.05))
+    jobs = Jobs(sink, "session", COMMAND, cancel_timeout_s=0.05)
     paused = jobs.submit(Script().spec(), paused=True)
     reached(jobs, paused, lambda view: view.started is not None)
     gate = gates()

@@ -1,4 +1,4 @@
-"""Pairs in memory: as few as possible, never one less than the open runs use."""
+"""Pairs in memory: those that open runs use, and no others once another pair is loaded."""
 
 from __future__ import annotations
 
@@ -44,6 +44,10 @@ def quiet(message: str, fraction: float) -> None:
     pass
 
 
+def ignored(pairs: tuple[PairSpec, ...]) -> None:
+    pass
+
+
 def use(cache: PairCache, name: str, run: str) -> None:
     cache.get(PairSpec(name=name), run, quiet)
 
@@ -57,7 +61,7 @@ def nothing_frozen() -> Iterator[None]:
 
 def test_a_pair_that_no_run_uses_stays_until_another_is_loaded_and_is_freed_before() -> None:
     loads = Loads()
-    cache = PairCache(loads)
+    cache = PairCache(loads, ignored)
     for run, name in enumerate(("a", "b", "b", "a")):
         use(cache, name, str(run))
         cache.release(str(run))
@@ -69,7 +73,7 @@ def test_a_pair_that_no_run_uses_stays_until_another_is_loaded_and_is_freed_befo
 
 def test_every_pair_that_an_open_run_uses_stays() -> None:
     loads = Loads()
-    cache = PairCache(loads)
+    cache = PairCache(loads, ignored)
     use(cache, "a", "1")
     use(cache, "b", "2")
     use(cache, "a", "3")
@@ -88,7 +92,7 @@ def test_every_pair_that_an_open_run_uses_stays() -> None:
 
 def test_unloading_frees_a_pair_in_use_after_its_run_unless_another_wants_it_meanwhile() -> None:
     loads = Loads()
-    cache = PairCache(loads)
+    cache = PairCache(loads, ignored)
     use(cache, "a", "1")
     use(cache, "b", "2")
     cache.unload()
@@ -102,7 +106,7 @@ def test_unloading_frees_a_pair_in_use_after_its_run_unless_another_wants_it_mea
 
 def test_a_pair_in_another_precision_is_another_pair() -> None:
     loaded: list[PairSpec] = []
-    cache = PairCache(lambda spec, progress: loaded.append(spec))
+    cache = PairCache(lambda spec, progress: loaded.append(spec), ignored)
     specs = [PairSpec(name="a"), PairSpec(name="a", precision="bfloat16"), PairSpec(name="a", precision="bfloat16")]
     for spec in specs:
         cache.get(spec, "r", quiet)
@@ -110,7 +114,7 @@ def test_a_pair_in_another_precision_is_another_pair() -> None:
 
 
 def test_a_loaded_pair_is_kept_out_of_later_collections_and_an_open_runs_caches_are_not() -> None:
-    cache = PairCache(Loads())
+    cache = PairCache(Loads(), ignored)
     use(cache, "a", "1")
     assert gc.get_freeze_count() > 0
     gc.unfreeze()
@@ -133,10 +137,27 @@ def test_a_pair_that_fails_to_load_leaves_the_others_alone_and_can_be_tried_agai
             raise made
         return made
 
-    cache = PairCache(load)
+    cache = PairCache(load, ignored)
     assert cache.get(PairSpec(name="a"), "1", quiet) == "one"
     with pytest.raises(ModelUnavailable):
         cache.get(PairSpec(name="b"), "2", quiet)
     cache.release("2")
     assert cache.get(PairSpec(name="b"), "3", quiet) == "two"
     assert cache.get(PairSpec(name="a"), "4", quiet) == "one"
+
+
+def test_every_change_is_reported_with_the_pairs_that_are_left() -> None:
+    reported: list[list[str]] = []
+    cache = PairCache(Loads(), lambda pairs: reported.append([pair.name for pair in pairs]))
+    use(cache, "a", "1")
+    use(cache, "b", "2")
+    use(cache, "a", "3")
+    assert reported == [["a"], ["a", "b"]]
+    cache.release("2")
+    use(cache, "c", "4")
+    assert reported[2:] == [["a"], ["a", "c"]]
+    cache.unload()
+    assert len(reported) == 4
+    for run in "134":
+        cache.release(run)
+    assert reported[4:] == [["c"], []]

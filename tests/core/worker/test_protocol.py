@@ -6,22 +6,21 @@ import pytest
 from pydantic import ValidationError
 
 from core.errors import BadInput
-from core.records import Ended, Position, Started, TopToken
+from core.records import Ended, Position, Round, Started, TopToken
 from core.types import ChainShape, PairSpec, Request, RunSpec, Sampling, SmallModelDrafter, SpecCascade, Stops
 from core.worker.protocol import (
+    Begin,
     Cancel,
-    Complaint,
+    InvalidCommand,
+    Loaded,
     Loading,
     Message,
     Pause,
     Resume,
     Run,
-    RunEnded,
-    RunRound,
-    RunStarted,
+    RunEvent,
     Shutdown,
     Step,
-    Together,
     Unload,
     decode_command,
     decode_report,
@@ -45,10 +44,10 @@ SPEC = RunSpec(
 POSITION = Position(node=-1, top=(TopToken(1, HOSTILE, 1 / 3, None),), p_rest=2 / 3, q_rest=None)
 ROUND = dataclasses.replace(fake_round(7, HOSTILE), positions=(POSITION,), wall_s=1e-9 / 3)
 COMMANDS = [
-    Run(run_id="r", spec=SPEC),
+    Begin(runs=(Run(run_id="r", spec=SPEC),)),
     Cancel(run_id="r"),
-    Run(run_id="r", spec=SPEC, paused=True),
-    Together(runs=(Run(run_id="r", spec=SPEC), Run(run_id="s", spec=SPEC, paused=True))),
+    Begin(runs=(Run(run_id="r", spec=SPEC, paused=True),)),
+    Begin(runs=(Run(run_id="r", spec=SPEC), Run(run_id="s", spec=SPEC, paused=True))),
     Pause(run_id="r"),
     Resume(run_id="r"),
     Step(run_id="r"),
@@ -58,12 +57,14 @@ COMMANDS = [
 REPORTS = [
     Loading(run_id="r", message="loading …", fraction=0.25),
     Loading(run_id="r", message="starting …"),
-    RunStarted(run_id="r", started=Started(0, 12, 0.1, fingerprint=FINGERPRINT)),
-    RunStarted(run_id="r", started=Started(0, 12, 0.1)),
-    RunRound(run_id="r", round=ROUND),
-    RunEnded(run_id="r", ended=Ended(0, "eos", HOSTILE, 1.5, 2**40, "cuda_allocated")),
-    RunEnded(run_id="r", ended=Ended(0, "failed", "", 0.0, error="It broke.")),
-    Complaint(message="Not understood."),
+    RunEvent(run_id="r", event=Started(0, 12, 0.1, fingerprint=FINGERPRINT)),
+    RunEvent(run_id="r", event=Started(0, 12, 0.1)),
+    RunEvent(run_id="r", event=ROUND),
+    RunEvent(run_id="r", event=Ended(0, "eos", HOSTILE, 1.5, 2**40, "cuda_allocated")),
+    RunEvent(run_id="r", event=Ended(0, "failed", "", 0.0, error="It broke.")),
+    Loaded(pairs=(SPEC.pair, PairSpec())),
+    Loaded(pairs=()),
+    InvalidCommand(message="Not understood."),
 ]
 
 
@@ -82,18 +83,18 @@ def test_a_report_survives_the_trip_as_one_line(report: Message) -> None:
 
 
 def test_records_come_back_as_the_records_of_the_engine_with_exact_floats() -> None:
-    report = decode_report(encode(RunRound(run_id="r", round=ROUND)))
-    assert isinstance(report, RunRound)
-    assert type(report.round) is type(ROUND) and type(report.round.nodes[0]) is type(ROUND.nodes[0])
-    assert report.round.nodes[0].p == 0.1 + 0.2 != 0.3
-    assert report.round.wall_s == 1e-9 / 3
+    report = decode_report(encode(RunEvent(run_id="r", event=ROUND)))
+    assert isinstance(report, RunEvent) and isinstance(report.event, Round)
+    assert type(report.event.nodes[0]) is type(ROUND.nodes[0])
+    assert report.event.nodes[0].p == 0.1 + 0.2 != 0.3
+    assert report.event.wall_s == 1e-9 / 3
 
 
 def test_an_infinite_score_is_not_turned_into_a_missing_one() -> None:
     node = dataclasses.replace(ROUND.nodes[0], score=float("-inf"))
-    report = decode_report(encode(RunRound(run_id="r", round=dataclasses.replace(ROUND, nodes=(node,)))))
-    assert isinstance(report, RunRound)
-    assert report.round.nodes[0].score == float("-inf")
+    report = decode_report(encode(RunEvent(run_id="r", event=dataclasses.replace(ROUND, nodes=(node,)))))
+    assert isinstance(report, RunEvent) and isinstance(report.event, Round)
+    assert report.event.nodes[0].score == float("-inf")
 
 
 @pytest.mark.parametrize(
@@ -107,7 +108,10 @@ def test_an_infinite_score_is_not_turned_into_a_missing_one() -> None:
         (b'{"run_id": "r"}\n', "discriminator"),
         (b'{"kind": "cancel"}\n', "cancel.run_id"),
         (b'{"kind": "cancel", "run_id": "r", "now": true}\n', "cancel.now"),
-        (b'{"kind": "run", "run_id": "r", "spec": {"request": {"prompt": " "}}}\n', "the prompt is empty"),
+        (
+            b'{"kind": "begin", "runs": [{"run_id": "r", "spec": {"request": {"prompt": " "}}}]}\n',
+            "the prompt is empty",
+        ),
     ],
 )
 def test_a_line_that_is_no_command_is_refused_in_a_sentence(line: bytes, what: str) -> None:
@@ -121,7 +125,7 @@ def test_a_command_is_no_report_and_a_report_is_no_command() -> None:
     with pytest.raises(BadInput, match="no report"):
         decode_report(encode(Shutdown()))
     with pytest.raises(BadInput, match="no command"):
-        decode_command(encode(Complaint(message="")))
+        decode_command(encode(InvalidCommand(message="")))
 
 
 def test_a_long_line_is_quoted_only_in_part() -> None:

@@ -3,29 +3,28 @@ from __future__ import annotations
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from core.records import Ended, Round
+from core.records import Ended, Round, Started
 from core.types import RunSpec
 from core.worker.protocol import (
+    Begin,
     Cancel,
-    Complaint,
+    InvalidCommand,
+    Loaded,
     Loading,
     Message,
     Pause,
     Resume,
     Run,
-    RunEnded,
-    RunRound,
-    RunStarted,
+    RunEvent,
     Shutdown,
     Step,
-    Together,
     Unload,
     decode_report,
     encode,
@@ -51,30 +50,40 @@ class Child:
             self.stderr = stream.read()
 
     def send(self, *messages: Message | bytes) -> None:
+        """Write these; a run by itself is begun."""
         assert self.process.stdin is not None
         for message in messages:
+            if isinstance(message, Run):
+                message = Begin(runs=(message,))
             self.process.stdin.write(message if isinstance(message, bytes) else encode(message))
         self.process.stdin.flush()
 
-    def report(self) -> Message:
+    def any_report(self) -> Message:
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line.endswith(b"\n"), f"the worker is gone; it printed {self.stderr.decode()}"
         return decode_report(line)
 
-    def until(self, kind: type[Message]) -> list[Message]:
-        """All reports up to and including the first of this kind."""
+    def report(self) -> Message:
+        """The next report about a run or a command."""
+        while isinstance(report := self.any_report(), Loaded):
+            pass
+        return report
+
+    def until(self, kind: type[Message | Started | Round | Ended]) -> list[Message]:
+        """All reports up to and including the first of this kind, or with an event of this kind."""
         reports = [self.report()]
-        while not isinstance(reports[-1], kind):
+        while not isinstance(reports[-1], kind) and not isinstance(event_of(reports[-1]), kind):
             reports.append(self.report())
         return reports
 
     def run(self, spec: RunSpec, run_id: str = "r") -> tuple[list[Round], Ended]:
         self.send(Run(run_id=run_id, spec=spec))
-        reports = self.until(RunEnded)
-        last = reports[-1]
-        assert isinstance(last, RunEnded) and last.run_id == run_id
-        return [report.round for report in reports if isinstance(report, RunRound)], last.ended
+        reports = self.until(Ended)
+        assert isinstance(reports[-1], RunEvent) and reports[-1].run_id == run_id
+        ended = event_of(reports[-1])
+        assert isinstance(ended, Ended)
+        return rounds_of(reports), ended
 
     def end_input(self) -> None:
         assert self.process.stdin is not None
@@ -95,6 +104,14 @@ class Child:
                     pipe.close()
 
 
+def event_of(report: Message) -> Started | Round | Ended | None:
+    return report.event if isinstance(report, RunEvent) else None
+
+
+def rounds_of(reports: list[Message]) -> list[Round]:
+    return [event for report in reports if isinstance(event := event_of(report), Round)]
+
+
 @pytest.fixture
 def child() -> Iterator[Child]:
     child = Child()
@@ -111,9 +128,9 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
 
 def test_a_run_reports_loading_start_every_round_and_its_end_in_order(child: Child) -> None:
     child.send(Run(run_id="r", spec=Script(rounds=3).spec()))
-    reports = child.until(RunEnded)
-    kinds = [report.kind for report in reports if isinstance(report, Loading | RunStarted | RunRound | RunEnded)]
-    assert kinds == ["loading"] * 4 + ["started"] + ["round"] * 3 + ["ended"]
+    reports = child.until(Ended)
+    kinds = [type(event_of(report) or report) for report in reports]
+    assert kinds == [Loading] * 4 + [Started] + [Round] * 3 + [Ended]
     loading = [(report.message, report.fraction) for report in reports if isinstance(report, Loading)]
     assert loading == [
         ("starting the engine …", None),
@@ -121,24 +138,28 @@ def test_a_run_reports_loading_start_every_round_and_its_end_in_order(child: Chi
         ("loading weights …", 1.0),
         ("reading the prompt …", None),
     ]
-    started, ended = reports[4], reports[-1]
-    assert isinstance(started, RunStarted) and started.started.fingerprint == FINGERPRINT
-    rounds = [report.round for report in reports if isinstance(report, RunRound)]
-    assert rounds == [fake_round(0, "L1 "), fake_round(1), fake_round(2)]
-    assert isinstance(ended, RunEnded)
-    assert ended.ended == Ended(0, "max_new_tokens", "L1 babab", PREFILL_S + 3 * ROUND_S)
+    assert event_of(reports[4]) == Started(0, 1, PREFILL_S, fingerprint=FINGERPRINT)
+    assert rounds_of(reports) == [fake_round(0, "L1 "), fake_round(1), fake_round(2)]
+    assert event_of(reports[-1]) == Ended(0, "max_new_tokens", "L1 babab", PREFILL_S + 3 * ROUND_S)
 
 
-def rounds_told(reports: list[Message]) -> list[tuple[str, int]]:
-    return [(report.run_id, report.round.index) for report in reports if isinstance(report, RunRound)]
+def turns(reports: list[Message]) -> list[tuple[str, int]]:
+    """The rounds in the order of their reports, each as its run's id and its index."""
+    events = [(report.run_id, report.event) for report in reports if isinstance(report, RunEvent)]
+    return [(run_id, event.index) for run_id, event in events if isinstance(event, Round)]
 
 
 def until_ends(child: Child, count: int) -> list[Message]:
-    return [report for _ in range(count) for report in child.until(RunEnded)]
+    return [report for _ in range(count) for report in child.until(Ended)]
 
 
 def ends(reports: list[Message]) -> dict[str, str]:
-    return {report.run_id: report.ended.stop_reason for report in reports if isinstance(report, RunEnded)}
+    return {run_id: ended.stop_reason for run_id, ended in ends_of(reports).items()}
+
+
+def ends_of(reports: list[Message]) -> dict[str, Ended]:
+    events = [(report.run_id, report.event) for report in reports if isinstance(report, RunEvent)]
+    return {run_id: event for run_id, event in events if isinstance(event, Ended)}
 
 
 def run(name: str, paused: bool = False, pair: str = "fake", **script: Any) -> Run:
@@ -146,41 +167,39 @@ def run(name: str, paused: bool = False, pair: str = "fake", **script: Any) -> R
 
 
 def test_rounds_of_runs_opened_together_alternate_from_the_first_to_the_last(child: Child) -> None:
-    child.send(Together(runs=(run("a"), run("b"))))
+    child.send(Begin(runs=(run("a"), run("b"))))
     reports = until_ends(child, 2)
-    assert rounds_told(reports) == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
-    order = [report.run_id for report in reports if isinstance(report, RunStarted | RunEnded)]
+    assert turns(reports) == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2)]
+    order = [one.run_id for one in reports if isinstance(one, RunEvent) and not isinstance(one.event, Round)]
     assert order == ["a", "b", "a", "b"]
     assert ends(reports) == {"a": "max_new_tokens", "b": "max_new_tokens"}
 
 
 def test_the_longer_of_two_runs_goes_on_alone_and_three_take_turns_too(child: Child) -> None:
-    child.send(Together(runs=(run("a", rounds=1), run("b", rounds=4), run("c", rounds=2))))
-    told = [name for name, _ in rounds_told(until_ends(child, 3))]
-    assert told == ["a", "b", "c", "b", "c", "b", "b"]
+    child.send(Begin(runs=(run("a", rounds=1), run("b", rounds=4), run("c", rounds=2))))
+    order = [name for name, _ in turns(until_ends(child, 3))]
+    assert order == ["a", "b", "c", "b", "c", "b", "b"]
 
 
 def test_a_pair_that_is_in_memory_gives_its_run_no_head_start(child: Child) -> None:
     child.run(Script().spec("a"))
-    child.send(Together(runs=(run("1", pair="a"), run("2", pair="b"))))
-    assert rounds_told(until_ends(child, 2))[:4] == [("1", 0), ("2", 0), ("1", 1), ("2", 1)]
+    child.send(Begin(runs=(run("1", pair="a"), run("2", pair="b"))))
+    assert turns(until_ends(child, 2))[:4] == [("1", 0), ("2", 0), ("1", 1), ("2", 1)]
 
 
 def test_two_pairs_race_side_by_side_and_the_next_pair_displaces_the_one_nobody_uses(
     child: Child, tmp_path: Path
 ) -> None:
     gates = [Gate(tmp_path / name) for name in "ab"]
-    child.send(
-        Together(runs=(run("1", pair="a", gate=gates[0].path), run("2", pair="b", rounds=1, gate=gates[1].path)))
-    )
+    child.send(Begin(runs=(run("1", pair="a", gate=gates[0].path), run("2", pair="b", rounds=1, gate=gates[1].path))))
     gates[0].reached()
     gates[1].open()
     gates[0].open()
-    child.until(RunEnded)  # 2 is over, 1 goes on
+    child.until(Ended)  # 2 is over, 1 goes on
     child.send(run("3", pair="a", rounds=1), run("4", pair="c", rounds=1), run("5", pair="a", rounds=1))
     gates[0].open(3)
     reports = until_ends(child, 4)
-    texts = {report.run_id: report.ended.text for report in reports if isinstance(report, RunEnded)}
+    texts = {run_id: ended.text for run_id, ended in ends_of(reports).items()}
     assert texts == {"1": "L1 babab", "3": "L1 b", "4": "L3 b", "5": "L1 b"}
     assert child.run(Script(rounds=1).spec("b"))[1].text == "L4 b"
     for gate in gates:
@@ -188,108 +207,104 @@ def test_two_pairs_race_side_by_side_and_the_next_pair_displaces_the_one_nobody_
 
 
 @pytest.mark.parametrize("fault", ["nan", "unexpected", "memory"])
-def test_a_fault_in_one_lane_does_not_touch_the_other(child: Child, fault: str) -> None:
-    child.send(Together(runs=(run("a", fault=fault, at=1), run("b"))))
+def test_a_fault_in_one_run_of_a_race_does_not_touch_the_other(child: Child, fault: str) -> None:
+    child.send(Begin(runs=(run("a", fault=fault, at=1), run("b"))))
     reports = until_ends(child, 2)
     assert ends(reports) == {"a": "failed", "b": "max_new_tokens"}
-    assert rounds_told(reports) == [("a", 0), ("b", 0), ("b", 1), ("b", 2)]
+    assert turns(reports) == [("a", 0), ("b", 0), ("b", 1), ("b", 2)]
 
 
-def test_a_pair_that_cannot_be_loaded_leaves_the_other_lane_alone(child: Child) -> None:
-    child.send(Together(runs=(run("a", pair="missing"), run("b"))))
+def test_a_pair_that_cannot_be_loaded_does_not_touch_the_other_run_of_a_race(child: Child) -> None:
+    child.send(Begin(runs=(run("a", pair="missing"), run("b"))))
     assert ends(until_ends(child, 2)) == {"a": "failed", "b": "max_new_tokens"}
 
 
-def test_cancelling_one_lane_ends_it_within_a_round_and_the_other_goes_on(child: Child, gate: Gate) -> None:
-    child.send(Together(runs=(run("a", rounds=100), run("b", gate=gate.path))))
+def test_cancelling_one_run_of_a_race_ends_it_within_a_round_and_the_other_goes_on(child: Child, gate: Gate) -> None:
+    child.send(Begin(runs=(run("a", rounds=100), run("b", gate=gate.path))))
     gate.reached()
     child.send(Cancel(run_id="a"), b"answer me\n")
-    child.until(Complaint)
+    child.until(InvalidCommand)
     gate.open(3)
     reports = until_ends(child, 2)
-    assert rounds_told(reports) == [("b", 0), ("b", 1), ("b", 2)]
+    assert turns(reports) == [("b", 0), ("b", 1), ("b", 2)]
     assert ends(reports) == {"a": "cancelled", "b": "max_new_tokens"}
 
 
-def test_a_paused_run_stands_and_leaves_the_device_to_another_and_resumes_where_it_was(
-    child: Child, gate: Gate
-) -> None:
+def test_a_paused_run_leaves_the_device_to_another_and_resumes_where_it_was(child: Child, gate: Gate) -> None:
     child.send(run("a", rounds=4, gate=gate.path))
     gate.reached()
     child.send(Pause(run_id="a"), b"answer me\n")
-    child.until(Complaint)
+    child.until(InvalidCommand)
     gate.open(4)
-    assert child.until(RunRound) == [RunRound(run_id="a", round=fake_round(0, "L1 "))]
+    assert child.until(Round) == [RunEvent(run_id="a", event=fake_round(0, "L1 "))]
     child.send(run("b", rounds=2))
-    assert rounds_told(until_ends(child, 1)) == [("b", 0), ("b", 1)]
+    assert turns(until_ends(child, 1)) == [("b", 0), ("b", 1)]
     child.send(Resume(run_id="a"))
     reports = until_ends(child, 1)
-    assert rounds_told(reports) == [("a", 1), ("a", 2), ("a", 3)]
-    assert isinstance(reports[-1], RunEnded)
-    assert reports[-1].ended == Ended(0, "max_new_tokens", "L1 bababab", PREFILL_S + 4 * ROUND_S)
+    assert turns(reports) == [("a", 1), ("a", 2), ("a", 3)]
+    assert event_of(reports[-1]) == Ended(0, "max_new_tokens", "L1 bababab", PREFILL_S + 4 * ROUND_S)
 
 
-def test_a_run_that_begins_paused_tells_its_start_and_each_step_one_round(child: Child) -> None:
+def test_a_run_that_begins_paused_reports_its_start_and_one_round_for_each_step(child: Child) -> None:
     child.send(run("a", paused=True), b"answer me\n")
-    child.until(RunStarted)
+    child.until(Started)
     for index in range(3):
         child.send(Step(run_id="a"))
-        report = child.report()
-        assert isinstance(report, RunRound) and report.round.index == index
-    assert isinstance(child.report(), RunEnded)
+        assert turns([child.report()]) == [("a", index)]
+    assert ends([child.report()]) == {"a": "max_new_tokens"}
 
 
 def test_two_steps_at_once_are_two_rounds_and_pausing_again_makes_none(child: Child) -> None:
     child.send(run("a", paused=True), Step(run_id="a"), Step(run_id="a"))
-    child.until(RunStarted)
-    assert rounds_told([child.report(), child.report()]) == [("a", 0), ("a", 1)]
+    child.until(Started)
+    assert turns([child.report(), child.report()]) == [("a", 0), ("a", 1)]
     child.send(Pause(run_id="a"))
     assert child.run(Script(rounds=1).spec(), "b")[1].stop_reason == "max_new_tokens"
 
 
 def test_a_step_takes_its_turn_between_the_rounds_of_another_run(child: Child, gate: Gate) -> None:
     child.send(run("a", paused=True))
-    child.until(RunStarted)
+    child.until(Started)
     child.send(run("b", gate=gate.path))
     gate.open()
-    child.until(RunRound)
+    child.until(Round)
     gate.reached(2)
     child.send(Step(run_id="a"), b"answer me\n")
-    child.until(Complaint)
+    child.until(InvalidCommand)
     gate.open(2)
-    assert rounds_told(until_ends(child, 1)) == [("b", 1), ("a", 0), ("b", 2)]
+    assert turns(until_ends(child, 1)) == [("b", 1), ("a", 0), ("b", 2)]
 
 
 def test_a_run_may_be_paused_while_its_weights_are_loading(child: Child, gate: Gate) -> None:
     child.send(run("a", pair=f"gated:{gate.path}"))
     gate.reached()
     child.send(Pause(run_id="a"), b"answer me\n")
-    child.until(Complaint)
+    child.until(InvalidCommand)
     gate.open()
-    child.until(RunStarted)
+    child.until(Started)
     assert child.run(Script(rounds=1).spec("b"), "b")[1].text == "L2 b"
 
 
 def test_a_paused_run_can_be_cancelled_and_gives_its_cache_back(child: Child, tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     child.send(run("a", paused=True, closed=str(closed)), Step(run_id="a"))
-    child.until(RunRound)
+    child.until(Round)
     child.send(Cancel(run_id="a"))
-    assert child.report() == RunEnded(run_id="a", ended=Ended(0, "cancelled", "L1 b", PREFILL_S + ROUND_S))
+    assert child.report() == RunEvent(run_id="a", event=Ended(0, "cancelled", "L1 b", PREFILL_S + ROUND_S))
     assert closed.exists()
 
 
 def test_end_of_input_ends_every_open_run_the_paused_ones_too(child: Child, tmp_path: Path) -> None:
     child.send(run("a", paused=True, closed=str(tmp_path / "a")), run("b", paused=True, closed=str(tmp_path / "b")))
-    child.until(RunStarted)
-    child.until(RunStarted)
+    child.until(Started)
+    child.until(Started)
     child.end_input()
     assert ends(until_ends(child, 2)) == {"a": "cancelled", "b": "cancelled"}
     assert child.wait() == 0
     assert (tmp_path / "a").exists() and (tmp_path / "b").exists()
 
 
-def test_steering_an_unknown_run_does_not_lie_in_wait_for_it(child: Child) -> None:
+def test_commands_to_an_unknown_run_have_no_effect_when_it_comes(child: Child) -> None:
     child.send(Pause(run_id="r"), Step(run_id="r"), Resume(run_id="r"))
     assert child.run(Script().spec())[1].stop_reason == "max_new_tokens"
 
@@ -322,8 +337,8 @@ def test_end_of_input_closes_the_generator_of_a_run_that_still_makes_rounds(
     gate.reached()
     child.end_input()
     gate.close()
-    reports = child.until(RunEnded)
-    assert isinstance(reports[-1], RunEnded) and reports[-1].ended.stop_reason == "cancelled"
+    reports = child.until(Ended)
+    assert ends(reports) == {"r": "cancelled"}
     assert child.wait() == 0
     assert closed.exists()
 
@@ -335,7 +350,7 @@ def test_shutdown_exits_the_worker_though_its_input_stays_open(child: Child) -> 
 
 def test_a_worker_whose_reader_is_gone_exits(child: Child, gate: Gate) -> None:
     child.send(Run(run_id="r", spec=Script(gate=gate.path).spec()))
-    child.until(RunStarted)
+    child.until(Started)
     assert child.process.stdout is not None
     child.process.stdout.close()
     gate.open()
@@ -347,15 +362,14 @@ def test_cancel_ends_a_run_within_one_round_with_its_text_so_far(child: Child, g
     child.send(Run(run_id="r", spec=Script(rounds=100, gate=gate.path, closed=str(closed)).spec()))
     gate.open(2)
     gate.reached(3)
-    child.until(RunRound)
-    child.until(RunRound)
+    child.until(Round)
+    child.until(Round)
     child.send(Cancel(run_id="r"), b"answer me\n")
-    child.until(Complaint)  # lines are heard in order, so the cancel has been heard, in the middle of the third round
+    child.until(InvalidCommand)  # commands are read in order, so the cancel came in the middle of the third round
     gate.open(50)
-    reports = child.until(RunEnded)
-    assert [report.round.index for report in reports if isinstance(report, RunRound)] == [2]
-    assert isinstance(reports[-1], RunEnded)
-    assert reports[-1].ended == Ended(0, "cancelled", "L1 babab", PREFILL_S + 3 * ROUND_S)
+    reports = child.until(Ended)
+    assert turns(reports) == [("r", 2)]
+    assert event_of(reports[-1]) == Ended(0, "cancelled", "L1 babab", PREFILL_S + 3 * ROUND_S)
     assert closed.exists()
 
 
@@ -363,23 +377,23 @@ def test_cancel_while_weights_are_loading_ends_the_run_at_the_next_step_of_loadi
     child.send(Run(run_id="r", spec=Script().spec(pair=f"gated:{gate.path}")))
     gate.reached()
     child.send(Cancel(run_id="r"), b"answer me\n")
-    child.until(Complaint)
+    child.until(InvalidCommand)
     gate.open()
-    assert child.report() == RunEnded(run_id="r", ended=Ended(0, "cancelled", "", 0.0))
+    assert child.report() == RunEvent(run_id="r", event=Ended(0, "cancelled", "", 0.0))
 
 
 def test_cancel_of_a_run_that_waits_for_its_first_turn_ends_it_before_it_begins(child: Child, gate: Gate) -> None:
     child.send(Run(run_id="first", spec=Script(rounds=1, gate=gate.path).spec()))
     gate.reached()
     child.send(Run(run_id="second", spec=Script().spec()), Cancel(run_id="second"), b"answer me\n")
-    child.until(Complaint)
+    child.until(InvalidCommand)
     gate.open()
     reports = until_ends(child, 2)
     assert ends(reports) == {"first": "max_new_tokens", "second": "cancelled"}
     assert not any(isinstance(report, Loading) and report.run_id == "second" for report in reports)
 
 
-def test_cancel_of_an_unknown_run_does_not_lie_in_wait_for_it(child: Child) -> None:
+def test_cancel_of_an_unknown_run_has_no_effect_when_it_comes(child: Child) -> None:
     child.send(Cancel(run_id="r"))
     assert child.run(Script().spec())[1].stop_reason == "max_new_tokens"
     child.send(Cancel(run_id="r"))
@@ -391,17 +405,17 @@ def test_cancel_of_an_unknown_run_does_not_lie_in_wait_for_it(child: Child) -> N
 )
 def test_a_line_that_is_no_command_is_answered_and_the_worker_goes_on(child: Child, line: bytes) -> None:
     child.send(line)
-    complaint = child.report()
-    assert isinstance(complaint, Complaint)
-    assert complaint.message.startswith("This line is no command of the engine's protocol")
+    report = child.report()
+    assert isinstance(report, InvalidCommand)
+    assert report.message.startswith("This line is no command of the engine's protocol")
     assert child.run(Script().spec())[1].stop_reason == "max_new_tokens"
 
 
 def test_a_prompt_of_a_megabyte_passes_through(child: Child) -> None:
     padding = "é\n\u2028🙂" * 250_000
     child.send(Run(run_id="r", spec=Script(padding=padding).spec()))
-    started = child.until(RunStarted)[-1]
-    assert isinstance(started, RunStarted) and started.started.prompt_tokens == len(padding) + 1
+    started = child.until(Started)[-1]
+    assert event_of(started) == Started(0, len(padding) + 1, PREFILL_S, fingerprint=FINGERPRINT)
 
 
 def test_what_libraries_and_their_children_print_does_not_reach_the_protocol(child: Child) -> None:
@@ -451,6 +465,29 @@ def test_a_pair_is_loaded_once_until_another_or_unload(child: Child) -> None:
     child.send(Unload())
     texts.append(child.run(Script(rounds=1).spec("a"))[1].text)
     assert texts == ["L1 b", "L1 b", "L2 b", "L3 b", "L4 b"]
+
+
+def test_the_loaded_pairs_are_reported_after_every_load_eviction_and_unloading(child: Child) -> None:
+    def loaded(name: str, **script: Any) -> list[list[str]]:
+        """The pairs by each report while a run of the pair ``name`` begins and ends."""
+        child.send(run("r", pair=name, **script))
+        return until(lambda report: isinstance(event_of(report), Ended))
+
+    def until(last: Callable[[Message], bool]) -> list[list[str]]:
+        reports = [child.any_report()]
+        while not last(reports[-1]):
+            reports.append(child.any_report())
+        return [[pair.name for pair in report.pairs] for report in reports if isinstance(report, Loaded)]
+
+    assert loaded("a") == [["a"]]
+    assert loaded("a") == []
+    assert loaded("b") == [[], ["b"]]
+    assert loaded("missing") == [[]]
+    assert loaded("a") == [["a"]]
+    child.send(Unload())
+    assert until(lambda report: isinstance(report, Loaded)) == [[]]
+    child.send(Begin(runs=(run("1", pair="a"), run("2", pair="b", rounds=1))))
+    assert until(lambda report: ends([report]) == {"1": "max_new_tokens"}) == [["a"], ["a", "b"]]
 
 
 def test_ctrl_c_in_the_terminal_is_left_to_the_app(child: Child) -> None:

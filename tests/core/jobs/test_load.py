@@ -1,4 +1,4 @@
-"""Loading a pair ahead of its run: what the queue does with it, and which pairs it then says are in memory."""
+"""Loading a pair ahead of its first run, unloading, and which pairs the queue shows as loaded."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
-from core.jobs.executors import InlineExecutor
-from core.jobs.jobs import Jobs
+import core.jobs.jobs
+from core.jobs.jobs import Jobs, load_spec
 from core.jobs.process_executor import ProcessExecutor
-from core.jobs.warming import Held, warm_up
 from core.records import TERMINAL
 from core.types import PairSpec
 from tests.helpers import fakes_worker
 from tests.helpers.fakes_worker import PATIENCE_S, Gate, Script
-from tests.helpers.queueing import reached
+from tests.helpers.queueing import InlineExecutor, ListSink, finished, reached
 from tests.helpers.tiny import save_tiny_model
 
 A, B = PairSpec(name="a"), PairSpec(name="b")
@@ -33,7 +33,7 @@ class NoSink:
 @pytest.fixture(autouse=True)
 def empty_prompt(monkeypatch: pytest.MonkeyPatch) -> None:
     """The scripted engine reads its script in the prompt."""
-    monkeypatch.setattr("core.jobs.warming.PROMPT", "{}")
+    monkeypatch.setattr(core.jobs.jobs, "LOAD_PROMPT", "{}")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def ended(jobs: Jobs, run_id: str) -> str:
     return view.status
 
 
-# -- what the queue does --------------------------------------------------------------------------------------------
+# -- loads ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_load_ends_with_its_pair_in_memory_and_leaves_no_run(jobs: Jobs) -> None:
@@ -67,7 +67,7 @@ def test_a_load_that_waits_or_goes_on_is_no_active_run_but_can_be_watched(jobs: 
     gate = Gate(tmp_path / "gate")
     load = jobs.load(PairSpec(name=f"gated:{gate.path}"))
     gate.reached()
-    reached(jobs, load, lambda view: view.message == "loading weights …")  # told before, but heard by another thread
+    reached(jobs, load, lambda view: view.message == "loading weights …")
     view = jobs.loading()
     assert view is not None
     assert (view.status, view.message, view.progress) == ("running", "loading weights …", 0.5)
@@ -88,14 +88,16 @@ def test_asking_twice_for_the_same_load_asks_once(jobs: Jobs, tmp_path: Path) ->
     assert jobs.load(pair) != first
 
 
-def test_a_load_is_cancelled_like_a_run(jobs: Jobs, tmp_path: Path) -> None:
+def test_a_load_is_cancelled_like_a_run(tmp_path: Path) -> None:
+    jobs = Jobs(None, "session", executor=InlineExecutor(fakes_worker.load_pair, fakes_worker.cycles))
     gate = Gate(tmp_path / "gate")
     load = jobs.load(PairSpec(name=f"gated:{gate.path}"))
     gate.reached()
-    jobs.cancel(load)
+    jobs.cancel(load)  # inline the engine has it when this returns, in the middle of the load
     gate.close()
     assert ended(jobs, load) == "cancelled"
     assert jobs.loaded() == ()
+    jobs.close()
 
 
 def test_a_pair_that_is_not_here_ends_its_load_with_the_loaders_sentence(jobs: Jobs) -> None:
@@ -129,17 +131,18 @@ def test_the_next_run_of_a_loaded_pair_loads_nothing(tmp_path: Path) -> None:
         jobs.close()
 
 
-def test_a_killed_engine_holds_nothing(jobs: Jobs) -> None:
+def test_a_killed_engine_has_no_pair_loaded(jobs: Jobs) -> None:
     ended(jobs, jobs.load(A))
     executor = jobs._executor
     assert isinstance(executor, ProcessExecutor) and executor.pid is not None
+    process = psutil.Process(executor.pid)  # looked up while it lives: afterwards it may be reaped at any moment
     os.kill(executor.pid, signal.SIGKILL)
-    os.waitid(os.P_PID, executor.pid, os.WEXITED | os.WNOWAIT)
+    psutil.wait_procs([process], timeout=PATIENCE_S)
     assert jobs.loaded() == ()
 
 
 def test_a_real_pair_is_loaded_by_decoding_one_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("core.jobs.warming.PROMPT", "Hello")
+    monkeypatch.setattr(core.jobs.jobs, "LOAD_PROMPT", "Hello")
     monkeypatch.setenv("SPECLENS_CACHE", str(tmp_path / "cache"))
     pair = PairSpec(name=str(save_tiny_model(tmp_path / "tiny", seed=1)), device="cpu")
     jobs = Jobs(None, "session", executor=InlineExecutor())
@@ -154,55 +157,84 @@ def test_a_real_pair_is_loaded_by_decoding_one_token(tmp_path: Path, monkeypatch
         jobs.close()
 
 
-# -- which pairs are held -------------------------------------------------------------------------------------------
-
-
-def test_a_pair_that_no_run_uses_gives_way_to_another() -> None:
-    held = Held()
-    held.beginning(A)
-    assert held.pairs == ()
-    held.proved(A)
-    held.over(A)
-    held.beginning(A)
-    assert held.pairs == (A,)
-    held.over(A)
-    held.beginning(B)
-    assert held.pairs == ()
-    held.proved(B)
-    assert held.pairs == (B,)
-
-
-def test_two_pairs_in_use_are_both_held() -> None:
-    held = Held()
-    for pair in (A, B):
-        held.beginning(pair)
-    for pair in (A, B):
-        held.proved(pair)
-    assert held.pairs == (A, B)
-
-
-def test_a_pair_in_use_is_freed_only_at_its_last_runs_end() -> None:
-    held = Held()
-    for _ in range(2):
-        held.beginning(A)
-        held.proved(A)
-    held.freeing()
-    assert held.pairs == (A,)
-    held.over(A)
-    assert held.pairs == (A,)
-    held.over(A)
-    assert held.pairs == ()
-
-
-def test_unloading_while_a_pair_is_being_loaded_frees_it_at_its_runs_end() -> None:
-    held = Held()
-    held.beginning(A)
-    held.freeing()
-    held.proved(A)
-    held.over(A)
-    assert held.pairs == ()
-
-
 def test_the_run_that_loads_a_pair_asks_for_one_plain_token() -> None:
-    request = warm_up(A).request
+    request = load_spec(A).request
     assert (request.stops.max_new_tokens, request.chat, request.drafter.kind) == (1, False, "none")
+
+
+# -- which pairs are loaded -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs() -> Iterator[Jobs]:
+    """A queue that may decode runs."""
+    queue = Jobs(ListSink(), "session", fakes_worker.COMMAND)
+    yield queue
+    queue.close()
+
+
+def test_a_pair_that_no_run_uses_gives_way_to_another_before_that_is_loaded(runs: Jobs, tmp_path: Path) -> None:
+    ended(runs, runs.load(A))
+    ended(runs, runs.submit(Script(rounds=1).spec("a")))
+    assert runs.loaded() == (A,)
+    gate = Gate(tmp_path / "gate")
+    other = PairSpec(name=f"gated:{gate.path}")
+    load = runs.load(other)
+    gate.reached()
+    assert runs.loaded() == ()
+    gate.close()
+    ended(runs, load)
+    assert runs.loaded() == (other,)
+
+
+def test_two_pairs_in_use_are_both_loaded(runs: Jobs) -> None:
+    paused = [runs.submit(Script().spec(name), paused=True) for name in ("a", "b")]
+    for run_id in paused:
+        reached(runs, run_id, lambda view: view.started is not None)
+    assert runs.loaded() == (A, B)
+
+
+def test_a_pair_in_use_is_unloaded_only_at_its_last_runs_end_and_a_pair_not_in_use_at_once(runs: Jobs) -> None:
+    first, second = runs.submit_together([Script().spec("a"), Script().spec("a")], paused=True)
+    other = runs.submit(Script(rounds=1).spec("b"))
+    for run_id in (first, second):
+        reached(runs, run_id, lambda view: view.started is not None)
+    assert finished(runs, other).status == "done"
+    assert runs.loaded() == (A, B)
+    runs.unload()
+    assert runs.loaded() == (A,)
+    for run_id, left in ((first, (A,)), (second, ())):
+        runs.cancel(run_id)
+        assert finished(runs, run_id).status == "cancelled"
+        assert runs.loaded() == left
+
+
+def test_a_pair_that_is_unloaded_while_it_is_being_loaded_goes_at_its_runs_end(
+    runs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core.jobs.jobs, "UNLOAD_WAIT_S", 0.01)
+    gate = Gate(tmp_path / "gate")
+    pair = PairSpec(name=f"gated:{gate.path}")
+    run_id = runs.submit(Script(rounds=1).spec(pair.name))
+    gate.reached()
+    runs.unload()
+    gate.close()
+    assert finished(runs, run_id).status == "done"
+    assert runs.loaded() == ()
+
+
+def test_unloading_an_engine_that_is_busy_with_another_load_does_not_wait_for_long(
+    runs: Jobs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(core.jobs.jobs, "UNLOAD_WAIT_S", 0.01)
+    held = runs.submit(Script().spec("a"), paused=True)
+    reached(runs, held, lambda view: view.started is not None)
+    gate = Gate(tmp_path / "gate")
+    load = runs.load(PairSpec(name=f"gated:{gate.path}"))
+    gate.reached()
+    runs.cancel(held)
+    runs.unload()
+    assert runs.loaded() == (A,)
+    gate.close()
+    ended(runs, load)
+    finished(runs, held)
