@@ -18,8 +18,8 @@ from core.decoding.verify import TargetRow, walk, walk_choices
 from core.drafting.base import Want
 from core.drafting.growers import Draft
 from core.records import ROOT, Fate, Node, Position, Round, Trial, Verdict
-from core.rules.table import TokenRule, token_rule
-from core.rules.token_rule import LosslessRule
+from core.rules.table import token_rule
+from core.rules.token_rule import LosslessRule, TokenRule
 from core.sampling.distributions import Distributions
 from core.sampling.randomness import Streams
 from core.types import Request, Sampling, TargetLawSpec

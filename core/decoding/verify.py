@@ -11,8 +11,7 @@ from core.decoding.block import block_of, toss
 from core.decoding.position import RuledPosition, position_of
 from core.drafting.growers import Draft
 from core.records import ROOT, Trial, Verdict
-from core.rules.table import TokenRule
-from core.rules.token_rule import BlockRule, LosslessRule
+from core.rules.token_rule import BlockRule, LosslessRule, TokenRule
 from core.sampling.distributions import draw, one_hot
 from core.sampling.randomness import Streams
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -18,11 +20,10 @@ from core.drafting.growers import Draft, Drawing
 from core.errors import BadInput
 from core.grammar import parse_rule
 from core.lab.budget import expected_tokens
-from core.lab.intervals import wilson
 from core.lab.theory import Numbers, pair
 from core.records import ROOT
-from core.rules.table import TokenRule, acceptance_mass, token_rule, without
-from core.rules.token_rule import BlockRule
+from core.rules.table import acceptance_mass, token_rule
+from core.rules.token_rule import BlockRule, TokenRule, without
 from core.sampling.distributions import draw, one_hot
 from core.sampling.randomness import Stream, Streams
 
@@ -94,14 +95,23 @@ def sibling_rounds(text: str, p: Numbers, q: Numbers, count: int, drawing: Drawi
     target, draft, rule, streams = _opened(text, p, q, rounds, count, seed)
     counts, accepted = [0] * len(target), 0
     for _ in range(rounds):
-        tokens = _candidates(draft, count, drawing, streams.draft)
-        soft = None if drawing == "deterministic" else (draft,) * len(tokens)
-        verdict = walk(Draft(tokens, (ROOT,) * len(tokens), soft, drawing=drawing), lambda node: target, rule, streams)
-        counts[tokens[verdict.path[0]] if verdict.path else verdict.next_token] += 1
-        accepted += bool(verdict.path)
+        token, one_accepted = first_token(rule, target, draft, count, drawing, streams)
+        counts[token] += 1
+        accepted += one_accepted
     law = exact_law(rule, target, draft, count, drawing)
     share = None if law is None else exact_acceptance(rule, target, draft, count, drawing)
     return Drawn(rounds, _law(counts, rounds, law), _share(accepted, rounds, share), None)
+
+
+def first_token(
+    rule: TokenRule, p: Tensor, q: Tensor, count: int, drawing: Drawing, streams: Streams
+) -> tuple[int, bool]:
+    """The token that the engine's walk emits at one position with ``count`` siblings from q [V] against p [V], and
+    whether it is one of them."""
+    tokens = _candidates(q, count, drawing, streams.draft)
+    soft = None if drawing == "deterministic" else (q,) * len(tokens)
+    verdict = walk(Draft(tokens, (ROOT,) * len(tokens), soft, drawing=drawing), lambda node: p, rule, streams)
+    return (tokens[verdict.path[0]], True) if verdict.path else (verdict.next_token, False)
 
 
 def exact_law(rule: TokenRule, p: Tensor, q: Tensor, count: int, drawing: Drawing) -> Tensor | None:
@@ -226,6 +236,22 @@ def _opened(
 def _law(counts: list[int], rounds: int, exact: Tensor | None) -> tuple[Share, ...]:
     known = [None] * len(counts) if exact is None else exact.tolist()
     return tuple(_share(count, rounds, value, len(counts)) for count, value in zip(counts, known, strict=True))
+
+
+def wilson(count: int, samples: int, confidence: float = 0.95, together: int = 1) -> tuple[float, float]:
+    """Bounds of a share that was seen ``count`` times in ``samples`` (Wilson's score interval).
+
+    ``together``: how many such intervals are to hold at once. Bonferroni over the cells of one multinomial makes it
+    Goodman's simultaneous interval. Raises BadInput for counts or levels that make no sense.
+    """
+    if samples < 1 or not 0 <= count <= samples or not 0.0 < confidence < 1.0 or together < 1:
+        raise BadInput(f"{count} of {samples} at confidence {confidence} for {together} shares is no observation.")
+    z = NormalDist().inv_cdf(1.0 - (1.0 - confidence) / (2.0 * together))
+    share, extra = count / samples, z * z / samples
+    middle = share + extra / 2.0
+    half = z * sqrt(share * (1.0 - share) / samples + extra / samples / 4.0)
+    low = 0.0 if count == 0 else max(0.0, (middle - half) / (1.0 + extra))  # exact at the ends, where floats aren't
+    return low, 1.0 if count == samples else min(1.0, (middle + half) / (1.0 + extra))
 
 
 def _share(count: int, rounds: int, exact: float | None, together: int = 1) -> Share:

@@ -1,8 +1,8 @@
-"""Is what a walk emits distributed as it should be? A chi-square test, with its power against a wrong law.
+"""A statistical test of a rule: do the tokens that the engine's walk emits follow the law that they should?
 
-Losslessness is tested, not claimed: the walk under test draws its candidates, coins and redraws from seeded streams as
-in a run, and the tokens it emits are counted against the law. The sample is chosen so that a bug that would emit
-another law is found with the power that is asked for.
+The walk draws its candidates, coins and redraws from seeded streams, as in a run. Its tokens are counted and compared
+with the law by Pearson's chi-square. A lossless rule is tested against the target p, a lossy one against the law that
+it induces. :func:`samples_for` gives the sample that finds a stated wrong law with a stated power.
 """
 
 from __future__ import annotations
@@ -11,16 +11,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
 from scipy import stats
 from torch import Tensor
 
-from core.decoding.verify import walk
-from core.drafting.growers import Draft, Drawing
+from core.decoding.distortion import distance
+from core.drafting.growers import Drawing
 from core.errors import BadInput
-from core.records import ROOT
-from core.rules.table import TokenRule, without
-from core.sampling.distributions import draw
+from core.grammar import format_rule, parse_rule
+from core.lab.drawing import first_token
+from core.lab.theory import Numbers, pair
+from core.rules.catalogue import is_lossless
+from core.rules.table import induced, token_rule
+from core.rules.token_rule import TokenRule
 from core.sampling.randomness import Streams
 
 LEVEL = 1e-3
@@ -116,25 +118,7 @@ Emit = Callable[[Streams], int]
 def emitter(rule: TokenRule, p: Tensor, q: Tensor, *, siblings: int = 1, drawing: Drawing = "with_replacement") -> Emit:
     """The engine's own walk at one position: ``siblings`` candidates drawn from q [V] (or, deterministic, its most
     probable tokens) against p [V]."""
-    best = tuple(torch.topk(q, siblings).indices.tolist())
-
-    def emit(streams: Streams) -> int:
-        tokens, left = [], q
-        for _ in range(siblings):
-            tokens.append(draw(left, streams.draft()))
-            left = without(left, tokens[-1]) if drawing == "without_replacement" else left
-        fixed = drawing == "deterministic"
-        draft = Draft(
-            best if fixed else tuple(tokens),
-            (ROOT,) * siblings,
-            None if fixed else (q,) * siblings,
-            (None,) * siblings,
-            drawing,
-        )
-        verdict = walk(draft, lambda node: p, rule, streams)
-        return draft.tokens[verdict.path[0]] if verdict.path else verdict.next_token
-
-    return emit
+    return lambda streams: first_token(rule, p, q, siblings, drawing, streams)[0]
 
 
 def counted(emit: Emit, vocab: int, samples: int, seed: int = 0) -> list[int]:
@@ -144,3 +128,51 @@ def counted(emit: Emit, vocab: int, samples: int, seed: int = 0) -> list[int]:
     for _ in range(samples):
         counts[emit(streams)] += 1
     return counts
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """The test of one rule at one p and q. ``lossless``: it was tested against p, else against its induced law, which
+    lies at total variation ``tv`` from p."""
+
+    rule: str
+    lossless: bool
+    tv: float
+    test: Agreement
+
+    @property
+    def follows(self) -> bool:
+        """True when the emitted tokens follow the law that the rule was tested against."""
+        return self.test.lossless
+
+    @property
+    def sentence(self) -> str:
+        """The outcome in one sentence."""
+        law = "p" if self.lossless else "its own law"
+        lossy = "" if self.lossless else f", {self.tv:.4f} (TV) away from p: a lossy rule that does what it states"
+        found = self.test
+        degrees = "1 degree" if found.degrees == 1 else f"{found.degrees} degrees"
+        measured = f"{found.samples:,} tokens: χ² = {found.statistic:.2f} with {degrees} of freedom"
+        if self.follows:
+            return f"{self.rule} follows {law}{lossy}. {measured}, p-value {found.p_value:.3g}."
+        if found.impossible:
+            times = "1 token" if found.impossible == 1 else f"{found.impossible:,} tokens"
+            return f"{self.rule} does not follow {law}: {times} of {found.samples:,} have probability 0 there."
+        return f"{self.rule} does not follow {law}. {measured}, p-value {found.p_value:.3g} below {found.level:g}."
+
+
+def verdict(text: str, p: Numbers, q: Numbers, samples: int, seed: int = 0) -> Verdict:
+    """The rule that ``text`` names, tested with ``samples`` tokens that its walk of one sampled candidate emits.
+
+    Raises:
+        BadInput: no such rule, what is no distribution, or a number of samples that can't be drawn.
+    """
+    if not 1 <= samples <= MOST_SAMPLES:
+        raise BadInput(f"{samples:,} tokens can't be drawn: take 1 to {MOST_SAMPLES:,}.")
+    spec = parse_rule(text)
+    target, draft = pair(p, q)
+    rule, lossless = token_rule(spec), is_lossless(spec)
+    law = target if lossless else induced(rule, target, draft)
+    counts = counted(emitter(rule, target, draft), len(target), samples, seed)
+    _, tv, _ = distance(law, target)
+    return Verdict(format_rule(spec), lossless, tv, agreement(counts, law.clamp_min(0.0).tolist()))

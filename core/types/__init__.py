@@ -1,11 +1,32 @@
 """What a person can ask for, under one name: ``from core.types import Request``. No torch here.
 
 One class per choice (shape, drafter, rule), so that only legal combinations exist: ``requests.py`` holds sampling,
-drafters, shapes, pairs and requests, ``rules.py`` the rules. ``core/grammar.py`` reads and prints their one-line texts.
+drafters, shapes, pairs and requests, ``core/rules/catalogue.py`` the rules. ``core/grammar.py`` reads and prints their
+one-line texts.
 """
 
 from __future__ import annotations
 
+from core.rules.catalogue import (
+    AdaptiveInterpolation,
+    AllowedSet,
+    Block,
+    CosCD,
+    CosWE,
+    Lenience,
+    Lossless,
+    MinPCeiling,
+    OvershootCeiling,
+    Redraw,
+    RuleSpec,
+    SpecCascade,
+    TargetLawSpec,
+    Truncation,
+    TruncationSpec,
+    Typical,
+    is_lossless,
+)
+from core.spec import Spec
 from core.types.requests import (
     GREEDY_BELOW,
     MAX_DRAFT_NODES,
@@ -27,26 +48,6 @@ from core.types.requests import (
     Stops,
     TreeShape,
 )
-from core.types.rules import (
-    AdaptiveInterpolation,
-    AllowedSet,
-    Block,
-    CosCD,
-    CosWE,
-    Lenience,
-    Lossless,
-    MinPCeiling,
-    OvershootCeiling,
-    Redraw,
-    RuleSpec,
-    SpecCascade,
-    TargetLawSpec,
-    Truncation,
-    TruncationSpec,
-    Typical,
-    is_lossless,
-)
-from core.types.spec import Spec
 from core.types.validation import sentence, valid
 
 __all__ = [

@@ -1,8 +1,8 @@
 """What a person can ask for: frozen, validated specifications. No torch here.
 
-One class per choice (shape, drafter, rule), so that only legal combinations exist; ``core/types/rules.py`` holds those
-of the rules. ``core/grammar.py`` reads and prints their one-line texts, ``core/records.py`` holds what comes out of a
-run. p is the target, q the draft.
+One class per choice (shape, drafter, rule), so that only legal combinations exist; ``core/rules/catalogue.py`` holds
+those of the rules. ``core/grammar.py`` reads and prints their one-line texts, ``core/records.py`` holds what comes out
+of a run. p is the target, q the draft.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.types.rules import AllowedSet, Block, Lossless, RuleSpec
-from core.types.spec import Spec
+from core.rules.catalogue import AllowedSet, Block, Lossless, RuleSpec
+from core.spec import Spec
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this decode greedily: one constant for draft, verifier and page (rules.md §2)."""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from core.lab.drawing import Drawn
     from core.lab.emission import Emission, PairFacts
     from core.lab.figures import DivergenceCurves, Figure2, Figure8a, Figure8b
+    from core.lab.losslessness import Verdict
 
 KEPT = 256
 """Results of each kind that are kept for all visitors together."""
@@ -46,17 +47,25 @@ def emissions(texts: tuple[str, ...], pair: LabPair) -> tuple[Emission, ...]:
 @_remember
 def chain(text: str, pair: LabPair, gamma: int, rounds: int, seed: int) -> Drawn:
     """Rounds of a chain, drawn."""
-    from core.lab import drawing as monte_carlo
+    from core.lab import drawing as drawn
 
-    return monte_carlo.chain_rounds(text, pair.p, pair.q, gamma, rounds, seed)
+    return drawn.chain_rounds(text, pair.p, pair.q, gamma, rounds, seed)
 
 
 @_remember
 def siblings(text: str, pair: LabPair, count: int, drawing: Drawing, rounds: int, seed: int) -> Drawn:
     """Positions with several candidates, drawn."""
-    from core.lab import drawing as monte_carlo
+    from core.lab import drawing as drawn
 
-    return monte_carlo.sibling_rounds(text, pair.p, pair.q, count, drawing, rounds, seed)
+    return drawn.sibling_rounds(text, pair.p, pair.q, count, drawing, rounds, seed)
+
+
+@_remember
+def verdict(text: str, pair: LabPair, samples: int, seed: int) -> Verdict:
+    """The statistical test of one rule."""
+    from core.lab import losslessness
+
+    return losslessness.verdict(text, pair.p, pair.q, samples, seed)
 
 
 @_remember

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from core.grammar import rule_text
 from core.lab.figure_notes import NOTES, Notes
 from core.lab.vocabularies import LabPair
 from core.rules.catalogue import BY_NAME, ENTROPIES, FACTORS, THRESHOLDS
 from pages.ui.kit import charts, numbers, parts
 from pages.ui.lab import charts as lab_charts
-from pages.ui.lab import compute, paper_charts
-from pages.ui.lab import values as lab_values
+from pages.ui.lab import compute, paper_charts, rule_fields
 from pages.ui.lab.tables import Cell, Head, Line, distance, notes, probability, table
 
 FIGURES = {
@@ -24,6 +24,10 @@ FIGURES = {
     "table1": "Table 1",
     "table6": "Table 6",
 }
+
+
+FIGURE2 = {"draft_weight": 0.5, "ell": 0.8, "p_base": 0.5, "redraw": "draft_in_set"}
+"""What Figure 2 starts with. Its panel (c) is the law of Eq. 12–13, which redraws from q inside the set."""
 
 
 def draw(pair: LabPair) -> None:
@@ -40,9 +44,9 @@ def draw(pair: LabPair) -> None:
 
 
 def _figure2(pair: LabPair, _: Notes) -> None:
-    values = lab_values.fields(("draft_weight", "ell", "p_base"), redraw=True, hard=False)
+    values = rule_fields.figure_fields("f2", FIGURE2, ("cos_we", "lenience", "spec_cascade"))
     rules = tuple(
-        (title, BY_NAME[name].text(values))
+        (title, rule_text(BY_NAME[name], values))
         for title, name in (("(a) CoS", "cos_we"), ("(b) Lenience", "lenience"), ("(c) SpecCascade", "spec_cascade"))
     )
     found = compute.figure2(pair, rules)
@@ -102,8 +106,8 @@ def _figure8b(pair: LabPair, _: Notes) -> None:
 
 
 def _proposition1(pair: LabPair, _: Notes) -> None:
-    values = lab_values.fields(("p_base",), redraw=False, hard=False)
-    found = compute.divergences(pair, BY_NAME["spec_cascade"].text(values), 10)
+    values = rule_fields.figure_fields("p1", {"p_base": 0.5}, ("spec_cascade",))
+    found = compute.divergences(pair, rule_text(BY_NAME["spec_cascade"], values), 10)
     if found.allowed < 2:
         st.html(parts.note("info", "The allowed set holds one token: both divergences are 0. Lower p_base."))
     st.plotly_chart(

@@ -20,8 +20,9 @@ from core.decoding.verify import walk
 from core.drafting.growers import Draft
 from core.grammar import parse_rule
 from core.records import ROOT, Verdict
-from core.rules.table import induced, token_rule, without
+from core.rules.table import induced, token_rule
 from core.rules.target_law import TargetLawRule
+from core.rules.token_rule import without
 from core.sampling.randomness import Streams
 from tests.helpers.explore import Branching, branches
 from tests.helpers.fakes import scripted

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from core.errors import BadInput
+from core.grammar import rule_text
 from core.lab.ablations import ceiling_rule_is_lenience, table1, table6
 from core.lab.alignment import figure4, simulated_pair
 from core.lab.figure_notes import NOTES
 from core.lab.figures import divergences, figure2, figure8a, figure8b
-from core.rules.catalogue import BY_NAME, ENTROPIES, FACTORS, THRESHOLDS
+from core.rules.catalogue import ENTROPIES, FACTORS, LAB_RULES, THRESHOLDS
 
 P, Q = np.array([0.2, 0.5, 0.3]), np.array([0.3, 0.6, 0.1])
 """The article's pair, out of order, so that sorting shows."""
@@ -187,7 +188,8 @@ def test_a_ceiling_coded_as_a_rule_of_its_own_is_lenience():
 
 def test_every_figure_has_its_notes_and_every_rule_a_grammar_text_within_its_range():
     assert all(notes.equation and notes.assumes and notes.differs for notes in NOTES.values())
-    for rule in BY_NAME.values():
-        swept = rule.swept({})
-        assert (rule.parameter is None) == (not swept)
-        assert len({text for _, text in swept}) == len(swept)
+    for rule in LAB_RULES:
+        swept, parameter = rule.swept(), rule.sweep
+        assert (parameter is None) == (not swept)
+        if parameter is not None:
+            assert len({rule_text(rule, {parameter.name: value}) for value in swept}) == len(swept)

@@ -23,7 +23,7 @@ from core.results.metrics import (
     token_gaps,
     violations,
 )
-from core.rules.table import LosslessRule
+from core.rules.token_rule import LosslessRule
 from tests.helpers.fakes import scripted
 
 STARTED = Started(request=0, prompt_tokens=5, prefill_s=0.5)

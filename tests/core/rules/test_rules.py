@@ -18,8 +18,9 @@ from transformers.generation.logits_process import (
 )
 
 from core.grammar import parse_allowed, parse_rule
-from core.rules.table import acceptance_mass, induced, token_rule, without
+from core.rules.table import acceptance_mass, induced, token_rule
 from core.rules.target_law import TargetLawRule, delta
+from core.rules.token_rule import without
 from core.rules.truncation import TruncationRule
 from core.sampling.allowed import allowed_by, allowed_set, entropy_threshold
 from core.types import AllowedSet, CosCD, CosWE, Typical

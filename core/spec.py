@@ -1,4 +1,4 @@
-"""The base of everything a person can ask for."""
+"""Spec: the base of everything a person can ask for."""
 
 from __future__ import annotations
 
