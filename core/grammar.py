@@ -188,7 +188,7 @@ def _options(parts: list[str], known: tuple[str, ...], text: str) -> dict[str, s
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or key in options:
-            raise BadInput(f"{part!r} in {text!r} is not a key=value option that stands there once.")
+            raise BadInput(f"{part!r} in {text!r} is not a key=value option that is given once.")
         if key not in known:
             names = f"{' and '.join(known)} {'are' if len(known) > 1 else 'is'}"
             raise BadInput(f"{f'{key}={value}'!r} in {text!r} is no option: {names}.")

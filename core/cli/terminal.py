@@ -54,7 +54,7 @@ class JsonLines:
         print(f"{share:4.0%} {message}", file=sys.stderr)
 
     def started(self, started: Started) -> None:
-        """Nothing: the summary carries what it says."""
+        """Print nothing: the summary repeats what it holds."""
 
     def round(self, one: Round) -> None:
         """The round's record with its counts."""

@@ -1,4 +1,5 @@
-"""What every rule does with one p and q, as plain records for the rule lab; through the rule objects, in float64.
+"""What a rule does at one p and q, as plain records for the rule lab and the command line, computed in float64 by the
+rule objects.
 
 Imports torch, so pages import it only when they compute.
 """
@@ -50,7 +51,7 @@ TABLE: tuple[str, ...] = (
     *_VECTORS,
     *(rule_text(entry, {}) for entry in RULES if entry.name not in {text.partition(":")[0] for text in _VECTORS}),
 )
-"""What ``python -m core rules`` shows unless it is asked for less: those, and any further rule at its defaults."""
+"""What ``python -m core rules`` shows without --rule: those, and any further rule at its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def emission(text: str, p: Numbers, q: Numbers) -> Emission:
 
 
 def emissions(texts: Sequence[str], p: Numbers, q: Numbers) -> tuple[Emission, ...]:
-    """:func:`emission` of each; raises BadInput for the first that can't be."""
+    """:func:`emission` of each; raises BadInput for the first that is none."""
     return tuple(emission(text, p, q) for text in texts)
 
 

@@ -26,12 +26,12 @@ from core.rules.token_rule import TokenRule
 from core.sampling.randomness import Streams
 
 LEVEL = 1e-3
-"""Chance with which a sound walk is called unsound."""
+"""Significance level: the chance that a sound walk fails the test."""
 
-FEWEST_EXPECTED = 5.0
-"""Tokens expected less often are counted together: the chi-square law needs this much."""
+MIN_EXPECTED = 5.0
+"""Expected count below which tokens are counted together: the chi-square approximation needs at least this many."""
 
-MOST_SAMPLES = 1_000_000
+MAX_SAMPLES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Agreement:
 
     @property
     def lossless(self) -> bool:
-        """No token that can't be, and nothing rarer than the level."""
+        """True when no impossible token was emitted and the p-value reaches the level."""
         return self.impossible == 0 and self.p_value >= self.level
 
 
@@ -71,12 +71,12 @@ def agreement(counts: Sequence[int], law: Sequence[float], level: float = LEVEL)
 
 
 def _pooled(cells: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
-    """Counts and expectations, the smallest put together until each is expected often enough."""
+    """(count, expected count) of each cell, the rarest tokens merged until every cell is expected often enough."""
     found: list[tuple[float, float]] = []
     count, expected = 0.0, 0.0
     for more, wanted in sorted(cells, key=lambda cell: cell[1]):
         count, expected = count + more, expected + wanted
-        if expected >= FEWEST_EXPECTED:
+        if expected >= MIN_EXPECTED:
             found.append((count, expected))
             count, expected = 0.0, 0.0
     if expected and found:
@@ -87,8 +87,8 @@ def _pooled(cells: Sequence[tuple[int, float]]) -> list[tuple[float, float]]:
 
 
 def power(law: Sequence[float], wrong: Sequence[float], samples: int, level: float = LEVEL) -> float:
-    """Chance that ``samples`` tokens of ``wrong`` are told from ``law``: Pearson's statistic is then about noncentral
-    chi-square. 1 − (chance of no impossible token) where ``wrong`` leaves the law's support."""
+    """Chance that a test with ``samples`` tokens of ``wrong`` rejects ``law``: Pearson's statistic is then roughly
+    noncentral chi-square. Where ``wrong`` leaves the law's support, an impossible token decides as well."""
     escaped = math.fsum(w for part, w in zip(law, wrong, strict=True) if part <= 0.0)
     pairs = [(part, w) for part, w in zip(law, wrong, strict=True) if part > 0.0]
     effect = samples * math.fsum((w - part) ** 2 / part for part, w in pairs)
@@ -100,9 +100,9 @@ def power(law: Sequence[float], wrong: Sequence[float], samples: int, level: flo
 
 
 def samples_for(law: Sequence[float], wrong: Sequence[float], wanted: float = 0.9, level: float = LEVEL) -> int:
-    """Fewest tokens that tell ``wrong`` from ``law`` with power ``wanted``; raises BadInput where no
-    :data:`MOST_SAMPLES` do."""
-    low, high = 1, MOST_SAMPLES
+    """Fewest tokens of ``wrong`` with which ``law`` is rejected with power ``wanted``; raises BadInput where no
+    :data:`MAX_SAMPLES` do."""
+    low, high = 1, MAX_SAMPLES
     if power(law, wrong, high, level) < wanted:
         raise BadInput(f"{high:,} tokens don't tell these two laws apart with power {wanted:g}: they are too close.")
     while low < high:
@@ -112,12 +112,12 @@ def samples_for(law: Sequence[float], wrong: Sequence[float], wanted: float = 0.
 
 
 Emit = Callable[[Streams], int]
-"""Draws candidates, walks them and gives the first emitted token."""
+"""Draws candidates, walks them and returns the first emitted token."""
 
 
 def emitter(rule: TokenRule, p: Tensor, q: Tensor, *, siblings: int = 1, drawing: Drawing = "with_replacement") -> Emit:
-    """The engine's own walk at one position: ``siblings`` candidates drawn from q [V] (or, deterministic, its most
-    probable tokens) against p [V]."""
+    """A function that runs the engine's walk at one position: ``siblings`` candidates drawn from q [V] (for
+    deterministic drawing, its most probable tokens) against p [V]."""
     return lambda streams: first_token(rule, p, q, siblings, drawing, streams)[0]
 
 
@@ -167,8 +167,8 @@ def verdict(text: str, p: Numbers, q: Numbers, samples: int, seed: int = 0) -> V
     Raises:
         BadInput: no such rule, what is no distribution, or a number of samples that can't be drawn.
     """
-    if not 1 <= samples <= MOST_SAMPLES:
-        raise BadInput(f"{samples:,} tokens can't be drawn: take 1 to {MOST_SAMPLES:,}.")
+    if not 1 <= samples <= MAX_SAMPLES:
+        raise BadInput(f"{samples:,} tokens can't be drawn: take 1 to {MAX_SAMPLES:,}.")
     spec = parse_rule(text)
     target, draft = pair(p, q)
     rule, lossless = token_rule(spec), is_lossless(spec)

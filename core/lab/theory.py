@@ -116,7 +116,7 @@ def truncated(p: Numbers, allowed: Tensor, name: str = "p") -> Tensor:
 
 
 def lemma1(p: Numbers, q: Numbers, allowed: Tensor) -> TruncationEffect:
-    """Paper Lemma 1 (Eq. 14), corrected: L_trunc stands outside the sum, and the third term never binds.
+    """Paper Lemma 1 (Eq. 14), corrected: L_trunc is outside the sum, and the third term never binds.
 
     gain = Σ_A min{(q−p)₊, (1/z − 1) p}, loss = Σ_{not A} min(p, q).
     """

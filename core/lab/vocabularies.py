@@ -1,6 +1,6 @@
 """Small vocabularies for the rule lab: presets, edited tables, the top tokens of a stored position. No torch.
 
-A pair keeps its values as given beside the normalised ones; rules only ever see the normalised ones.
+A pair keeps its values as given beside the normalised ones; rules use only the normalised ones.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from math import isfinite
 from core.errors import BadInput
 from core.records import Position
 
-MOST_TOKENS = 24
-"""A stored position has 20 top tokens, and the rest."""
+MAX_TOKENS = 24
+"""A stored position has its 20 top tokens and the rest."""
 
 REST = "rest"
 SUM_WITHIN = 5e-4
@@ -44,7 +44,7 @@ class LabPair:
 
     @property
     def has_rest(self) -> bool:
-        """The last token stands for all that were not listed."""
+        """True when the last token represents all tokens that are not listed."""
         return self.tokens[-1] == REST
 
 
@@ -66,13 +66,13 @@ def lab_pair(tokens: Sequence[str], p: Sequence[float], q: Sequence[float]) -> L
     Raises:
         BadInput: with the column and the token whose value can't be used, or a column without mass.
     """
-    if not 2 <= len(tokens) <= MOST_TOKENS or len(p) != len(tokens) or len(q) != len(tokens):
-        raise BadInput(f"The lab takes 2 to {MOST_TOKENS} tokens, each with a p and a q: here are {len(tokens)}.")
+    if not 2 <= len(tokens) <= MAX_TOKENS or len(p) != len(tokens) or len(q) != len(tokens):
+        raise BadInput(f"The lab takes 2 to {MAX_TOKENS} tokens, each with a p and a q: here are {len(tokens)}.")
     return LabPair(tuple(tokens), scaled(p, "p", tokens)[0], scaled(q, "q", tokens)[0], tuple(p), tuple(q))
 
 
 def of_preset(name: str) -> LabPair:
-    """The preset's pair. Raises BadInput for a name that there is none of."""
+    """The preset's pair. Raises BadInput for a name that no preset has."""
     if name not in PRESETS:
         raise BadInput(f"{name!r} is no preset: choose one of {', '.join(PRESETS)}.")
     chosen = PRESETS[name]
@@ -80,7 +80,7 @@ def of_preset(name: str) -> LabPair:
 
 
 def of_position(position: Position) -> LabPair:
-    """The top tokens of a stored position, the mass of all others kept as :data:`REST`.
+    """The top tokens of a stored position; the mass of all others is kept as :data:`REST`.
 
     Raises BadInput where nothing was drafted, since such a position has no q.
     """
@@ -146,7 +146,7 @@ def parse_distribution(text: str, column: str) -> tuple[float, ...]:
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Texts told apart, as several ids may read alike."""
+    """``texts`` made unique by a number, since several ids may have the same text."""
     seen: dict[str, int] = {}
     found = []
     for text in texts:
@@ -187,7 +187,7 @@ PRESETS: dict[str, Preset] = {
         _preset(
             "unrelated",
             "Unrelated",
-            "A draft that is sure of what the target hardly ever says.",
+            "A draft that is sure of what the target hardly ever emits.",
             (0.45, 0.30, 0.15, 0.06, 0.03, 0.01),
             (0.01, 0.02, 0.05, 0.12, 0.30, 0.50),
         ),

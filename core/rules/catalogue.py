@@ -423,7 +423,7 @@ RULES: tuple[RuleEntry, ...] = (
     RuleEntry(
         "spec_cascade", SpecCascade, _SET + "TruncationRule", "SpecCascade", "Truncation-based",
         "spec_cascade:P_BASE[,redraw=target|target_in_set|draft_in_set][,recompute=true]",
-        "A candidate passes when p ≥ p_base · max p, whatever the draft says of it.",
+        "A candidate passes when p ≥ p_base · max p, whatever its q.",
         "1[p ≥ p_base · max p]", _AS_CHOSEN, _IN_SET, "paper Eq. 5, 12–13, 27",
         (Parameter("p_base", "Min-p base p_base", 0.5, "The set: p ≥ p_base · max p.", "p_base", grid=THRESHOLDS),
          REDRAW, RECOMPUTE),

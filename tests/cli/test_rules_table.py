@@ -116,7 +116,7 @@ def test_no_distortion_measures_none(generate):
     assert (summary["distortion_positions"], summary["distortion_s"]) == (None, None)
 
 
-def test_a_rule_that_degenerates_is_told_before_it_decodes(generate):
+def test_a_rule_that_degenerates_is_announced_before_it_decodes(generate):
     ran = generate("--json", "--drafter", "prompt_lookup", "--rule", "cos_cd:0.5", "--temperature", "0.9")
     assert ran.code == 0
     assert "Note: These candidates are not sampled, so q is one-hot" in ran.err

@@ -242,8 +242,8 @@ def test_the_help_names_every_rule():
         (
             parse_rule,
             "spec_cascade:0.5,redraw=target,redraw=target",
-            "'redraw=target' in 'spec_cascade:0.5,redraw=target,redraw=target' is not a key=value option that stands "
-            "there once.",
+            "'redraw=target' in 'spec_cascade:0.5,redraw=target,redraw=target' is not a key=value option that is "
+            "given once.",
         ),
         (parse_rule, "spec_cascade:0.5,redraw=draft", "redraw is 'draft': input should be 'target'"),
         (parse_rule, "spec_cascade:0.5,recompute=maybe", "recompute is 'maybe': input should be a valid boolean"),

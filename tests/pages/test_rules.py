@@ -277,7 +277,7 @@ def test_the_articles_examples_can_be_changed(open_page: Open):
         ("lab_a_final", "", "The final draw is one number"),
     ],
 )
-def test_a_bad_value_in_the_articles_round_is_said_in_a_sentence(open_page: Open, key: str, value: str, says: str):
+def test_a_bad_value_in_the_articles_round_is_explained_in_a_sentence(open_page: Open, key: str, value: str, says: str):
     at = open_page("rules", nothing_stored(), tab="article")
     at.text_input(key=key).set_value(value).run()
     assert says in html(clean(at))

@@ -1,7 +1,7 @@
-"""The rule lab's numbers, each computed once by core and kept. Torch is loaded here, at the first computation, since a
-page that is only opened must not wait for it.
+"""The rule lab's numbers, each computed once by core and cached. Torch is loaded at the first computation, so that
+opening a page does not wait for it.
 
-Errors are handed on as sentences and never kept.
+Errors are passed on and never cached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from core.lab.article import Replay
     from core.lab.drawing import Drawn
     from core.lab.emission import Emission, PairFacts
-    from core.lab.figures import DivergenceCurves, Figure2, Figure8a, Figure8b
+    from core.lab.figures import CandidateSetRow, DivergenceCurves, Figure2, Figure8a, Figure8b, Lemma1Row
     from core.lab.losslessness import Verdict
 
 KEPT = 256
@@ -107,6 +107,22 @@ def divergences(pair: LabPair, rule: str, topk: int) -> DivergenceCurves:
     from core.lab import figures
 
     return figures.divergences(pair.p, pair.q, rule, topk)
+
+
+@_remember
+def lemma1(pair: LabPair, grid: tuple[float, ...]) -> tuple[Lemma1Row, ...]:
+    """Lemma 1 over a grid of min-p thresholds."""
+    from core.lab import figures
+
+    return figures.lemma1_rows(pair.p, pair.q, grid)
+
+
+@_remember
+def candidate_sets(pair: LabPair, rule: str, depth: int) -> tuple[CandidateSetRow, ...]:
+    """Corollary 1 and Proposition 2."""
+    from core.lab import figures
+
+    return figures.candidate_sets(pair.p, pair.q, rule, depth)
 
 
 @_remember

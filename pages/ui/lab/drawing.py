@@ -1,4 +1,4 @@
-"""Rule lab, by drawing: the engine's own verifier decides many rounds; what it emits stands beside the exact law."""
+"""Rule lab, by drawing: the engine's own verifier decides many rounds; what it emits is shown beside the exact law."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DRAWINGS: dict[Literal["chain"] | Drawing, str] = {
     "without_replacement": "Siblings drawn from q, without replacement",
     "deterministic": "Siblings that are q's best (EAGLE's trees)",
 }
-MOST = 20_000
+MAX_DRAWN = 20_000
 
 
 def draw(pair: LabPair) -> None:
@@ -48,7 +48,7 @@ def draw(pair: LabPair) -> None:
             )
         )  # fmt: skip
         drawn = int(
-            st.number_input("Rounds", 100, MOST, 2000, step=1000, key="lab_rounds", width=130,
+            st.number_input("Rounds", 100, MAX_DRAWN, 2000, step=1000, key="lab_rounds", width=130,
                             help="More rounds, narrower bands; 10,000 take a few seconds.", persist_state="session")
         )  # fmt: skip
         seed = int(st.number_input("Seed", 0, 2**31 - 1, 0, key="lab_seed", width=130, persist_state="session"))

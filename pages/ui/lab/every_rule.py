@@ -90,8 +90,8 @@ def path(rule: RuleEntry, values: Mapping[str, Any], pair: LabPair, up: str, her
     return Path(rule.label, points, _point(here, up, f"{parameter.symbol} = {chosen:g}"))
 
 
-def _point(one: Emission, up: str, says: str, marked: bool = True) -> Point:
-    return Point(one.mass, getattr(one, up), says, marked)
+def _point(one: Emission, up: str, label: str, marked: bool = True) -> Point:
+    return Point(one.mass, getattr(one, up), label, marked)
 
 
 def _token_heads(pair: LabPair) -> list[Head]:

@@ -75,7 +75,7 @@ def draw(pair: LabPair) -> None:
 def _sweep(rule: RuleEntry, values: dict, pair: LabPair) -> None:
     swept = rule.sweep is not None
     st.html(
-        f'<h3 class="sl-h">{"Its parameter swept" if swept else "Where it stands"}'
+        f'<h3 class="sl-h">{"Its parameter swept" if swept else "Where it lies"}'
         " <small>marks: the paper’s grid</small></h3>"
     )
     up = every_rule.measure("lab_measure_one")

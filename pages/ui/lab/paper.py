@@ -13,7 +13,7 @@ from core.rules.catalogue import BY_NAME, ENTROPIES, FACTORS, THRESHOLDS
 from pages.ui.kit import charts, numbers, parts
 from pages.ui.lab import charts as lab_charts
 from pages.ui.lab import compute, paper_charts, rule_fields
-from pages.ui.lab.tables import Cell, Head, Line, distance, notes, probability, table
+from pages.ui.lab.tables import Cell, Head, Line, distance, notes, probability, table, token
 
 FIGURES = {
     "figure2": "Figure 2",
@@ -21,6 +21,8 @@ FIGURES = {
     "figure8a": "Figure 8a",
     "figure8b": "Figure 8b",
     "proposition1": "Proposition 1",
+    "lemma1": "Lemma 1",
+    "corollary1": "Corollary 1",
     "table1": "Table 1",
     "table6": "Table 6",
 }
@@ -28,6 +30,10 @@ FIGURES = {
 
 FIGURE2 = {"draft_weight": 0.5, "ell": 0.8, "p_base": 0.5, "redraw": "draft_in_set"}
 """What Figure 2 starts with. Its panel (c) is the law of Eq. 12–13, which redraws from q inside the set."""
+
+
+DEPTH = 5
+"""Levels of the tree of Proposition 2: the paper's depth."""
 
 
 def draw(pair: LabPair) -> None:
@@ -116,6 +122,49 @@ def _proposition1(pair: LabPair, _: Notes) -> None:
     )  # fmt: skip
 
 
+def _lemma1(pair: LabPair, _: Notes) -> None:
+    heads = (
+        Head("p_base", number=False), Head("p(A)", "z, the mass of the allowed set."),
+        Head("Gain", "Σ over A of min{(q−p)₊, (1/z−1) p}."), Head("Loss", "L_trunc, Σ of min(p, q) outside A."),
+        Head("ΔBE", "Gain − loss."), Head("Directly", "Σ min(p_Θ, q) − Σ min(p, q): the same."),
+        Head("As printed", "With L_trunc inside the sum."),
+    )  # fmt: skip
+    lines = [
+        Line(
+            Cell(f"{row.p_base:g}"),
+            (
+                probability(row.effect.z), Cell(f"{row.effect.gain:.4f}"), Cell(f"{row.effect.loss:.4f}"),
+                Cell(f"{row.effect.change:+.4f}"), Cell(f"{row.effect.direct:+.4f}"), Cell(f"{row.printed:+.4f}"),
+            ),
+            f"lemma1_{row.p_base:g}",
+        )
+        for row in compute.lemma1(pair, THRESHOLDS)
+    ]  # fmt: skip
+    st.html(table(heads, lines, "Lemma 1"))
+
+
+def _corollary1(pair: LabPair, _: Notes) -> None:
+    values = rule_fields.figure_fields("c1", {"p_base": 0.5}, ("spec_cascade",))
+    heads = (
+        Head("|C|", number=False), Head("Candidates C", "The draft's most likely tokens.", number=False),
+        Head("Lossless", "p_Θ(C)"), Head("SpecCascade", "1[C ∩ A ≠ ∅]"),
+        Head("BE lossless", "Accepted tokens a round, 5 levels."), Head("BE SpecCascade", "As BE lossless."),
+    )  # fmt: skip
+    lines = [
+        Line(
+            Cell(f"{row.size}"),
+            (
+                Cell(" ".join(token(pair.tokens[one]) for one in row.candidates), kind="left"),
+                probability(row.lossless), probability(row.spec_cascade),
+                Cell(f"{row.lossless_efficiency:.4f}"), Cell(f"{row.cascade_efficiency:.4f}"),
+            ),
+            f"set_{row.size}",
+        )
+        for row in compute.candidate_sets(pair, rule_text(BY_NAME["spec_cascade"], values), DEPTH)
+    ]  # fmt: skip
+    st.html(table(heads, lines, "Sets of candidates"))
+
+
 def _table(number: int) -> Callable[[LabPair, Notes], None]:
     def drawn(pair: LabPair, _: Notes) -> None:
         rows = compute.ablation(number, pair, FACTORS)
@@ -153,6 +202,8 @@ _DRAW: dict[str, Callable[[LabPair, Notes], None]] = {
     "figure8a": _figure8a,
     "figure8b": _figure8b,
     "proposition1": _proposition1,
+    "lemma1": _lemma1,
+    "corollary1": _corollary1,
     "table1": _table(1),
     "table6": _table(6),
 }

@@ -60,7 +60,7 @@ def _shape(prefix: str) -> None:
     try:
         made = fv.shape_of({name: st.session_state.get(prefix + name) for name in fv.DEFAULTS})
     except BadInput:
-        return  # the sentence stands beside the Run button
+        return  # the sentence is shown beside the Run button
     st.html(trees.preview(made))
     st.caption(trees.summary(made))
 

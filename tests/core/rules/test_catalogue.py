@@ -97,9 +97,9 @@ def test_the_readme_has_a_row_for_every_rule_with_all_of_its_parameters_and_thei
     rows = [found.groups() for found in ROW.finditer(README.read_text(encoding="utf-8"))]
     assert [(label, name) for label, name, _ in rows] == [(entry.label, entry.name) for entry in RULES]
     for entry, (_, _, parameters) in zip(RULES, rows, strict=True):
-        told = re.findall(r"`(\w+)`( in [\[(][^\])]*[\])])?", parameters)
+        documented = re.findall(r"`(\w+)`( in [\[(][^\])]*[\])])?", parameters)
         expected = [(one.field, interval(entry, one.field) if one.numeric else "") for one in entry.parameters]
-        assert told == expected
+        assert documented == expected
 
 
 def test_reading_the_catalogue_loads_no_tensor_library():
