@@ -22,7 +22,6 @@ from core.grammar import (
     parse_drafter,
     parse_rule,
     parse_shape,
-    valid,
 )
 from core.types import (
     ChainShape,
@@ -32,6 +31,7 @@ from core.types import (
     Request,
     Sampling,
     Stops,
+    valid,
 )
 from core.waiting import wait_politely
 
@@ -196,23 +196,54 @@ def _kept(save: bool) -> Any:
 
 @app.command()
 def rules(
-    p: Annotated[str, typer.Option("--p", help="The target's probabilities, as .5,.3,.2.")],
-    q: Annotated[str, typer.Option("--q", help="The draft's, over the same tokens.")],
+    p: Annotated[str | None, typer.Option("--p", help="The target's probabilities, as .5,.3,.2.")] = None,
+    q: Annotated[str | None, typer.Option("--q", help="The draft's, over the same tokens.")] = None,
     rule: Annotated[
         list[str] | None, typer.Option(help=f"{RULE_HELP}; may be given several times. Default: all, as in the table.")
     ] = None,
+    test: Annotated[
+        int | None,
+        typer.Option(
+            help="Draw this many tokens through the verifier and test each rule's law; exit code 1: one fails."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seeds the draws of --test.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per rule.")] = False,
 ) -> None:
-    """Show what every rule accepts, redraws and emits for one pair of distributions, and its distance from p."""
-    from core.cli.terminal import rule_table
-    from core.lab.rule_table import parse_distribution, rule_rows
+    """Show what every rule accepts, redraws and emits for one pair of distributions, and its distance from p.
 
-    rows = rule_rows(parse_distribution(p, "p"), parse_distribution(q, "q"), [parse_rule(text) for text in rule or ()])
-    if as_json:
-        for row in rows:
-            typer.echo(json.dumps(row.plain(), ensure_ascii=False))
+    Without --p and --q: the rules that there are.
+    """
+    from core.cli import terminal
+
+    if p is None and q is None:
+        if rule or test is not None or as_json:
+            raise BadInput("give --p and --q, as --p .5,.3,.2 --q .6,.1,.3.")
+        terminal.catalogue_table()
         return
-    rule_table(rows)
+    if p is None or q is None:
+        raise BadInput("give both --p and --q, over the same tokens.")
+    from core.lab.emission import TABLE, emissions
+    from core.lab.losslessness import verdict
+    from core.lab.vocabularies import parse_distribution
+
+    target, draft = parse_distribution(p, "p"), parse_distribution(q, "q")
+    texts = tuple(rule or TABLE)
+    if test is None:
+        rows = emissions(texts, target, draft)
+        if not as_json:
+            terminal.rule_table(rows)
+        for row in rows if as_json else ():
+            terminal.rule_json(row)
+        return
+    found = [verdict(text, target, draft, test, seed) for text in texts]
+    for one in found:
+        if as_json:
+            terminal.verdict_json(one)
+        else:
+            typer.echo(f"{'✓' if one.follows else '✗'} {one.sentence}")
+    if not all(one.follows for one in found):
+        raise typer.Exit(1)
 
 
 @app.command()

@@ -7,12 +7,12 @@ import streamlit as st
 from core.errors import SpecLensError
 from pages.ui.kit import parts
 from pages.ui.kit import services as root
-from pages.ui.lab import all, article, drawn, input, one, paper
+from pages.ui.lab import article, drawing, every_rule, one_rule, paper, vocabulary
 
 TABS = {
-    "all": ("All rules", all.draw),
-    "one": ("One rule", one.draw),
-    "drawn": ("By drawing", drawn.draw),
+    "all": ("All rules", every_rule.draw),
+    "one": ("One rule", one_rule.draw),
+    "drawn": ("By drawing", drawing.draw),
     "paper": ("Paper's figures", paper.draw),
     "article": ("Article's examples", article.draw),
 }
@@ -22,7 +22,7 @@ TAB, FIRST = "lab_tab", "lab_first_tab"
 
 def page() -> None:
     """The vocabulary, then one tab at a time."""
-    pair = input.draw(root.services())
+    pair = vocabulary.draw(root.services())
     if pair is None:
         return
     labels = [label for label, _ in TABS.values()]

@@ -14,9 +14,11 @@ from rich.text import Text
 
 from core.records import Ended, Fate, Round, Started, Summary, to_plain
 from core.results.glossary import GLOSSARY
+from core.rules.catalogue import RULES
 
 if TYPE_CHECKING:
-    from core.lab.rule_table import RuleRow
+    from core.lab.emission import Emission
+    from core.lab.losslessness import Verdict
 
 STYLES = {"accepted": "green", "correction": "bold underline blue", "bonus": "magenta", "none": ""}
 """Colour of each output token by where it came from; corrections are underlined as well."""
@@ -52,7 +54,7 @@ class JsonLines:
         print(f"{share:4.0%} {message}", file=sys.stderr)
 
     def started(self, started: Started) -> None:
-        """Nothing: the summary carries what it says."""
+        """Print nothing: the summary repeats what it holds."""
 
     def round(self, one: Round) -> None:
         """The round's record with its counts."""
@@ -106,16 +108,60 @@ class Terminal:
             self.notes.print(Text(f"Error: {ended.error}", style="bold red"))
 
 
-def rule_table(rows: Sequence[RuleRow]) -> None:
+def rule_json(one: Emission) -> None:
+    """One rule as a JSON object on standard output: its vectors a token, its divergences in nats against p. ``kl`` is
+    null where the law leaves p's support, and ``escaped_mass`` is how much of it does."""
+    fields = {
+        "rule": one.rule,
+        "accept": one.accept,
+        "acceptance_mass": one.mass,
+        "residual": one.residual,
+        "induced": one.induced,
+        "tv": one.tv,
+        "kl": one.kl,
+        "escaped_mass": one.escaped,
+    }
+    print(json.dumps(fields, ensure_ascii=False))
+
+
+def verdict_json(one: Verdict) -> None:
+    """One rule's test as a JSON object on standard output."""
+    fields = {
+        "rule": one.rule,
+        "follows": one.follows,
+        "tested_against": "p" if one.lossless else "induced",
+        "tv": one.tv,
+        "samples": one.test.samples,
+        "chi_square": one.test.statistic,
+        "degrees": one.test.degrees,
+        "p_value": one.test.p_value,
+        "impossible": one.test.impossible,
+    }
+    print(json.dumps(fields, ensure_ascii=False))
+
+
+def catalogue_table() -> None:
+    """Every rule of the catalogue on standard output: how it is written, what it accepts and redraws, its source."""
+    table = Table("rule", "written", "accept", "redraw", "source", box=box.SIMPLE_HEAD)
+    for entry in RULES:
+        table.add_row(entry.label, entry.usage, entry.accept, entry.redraws, entry.source)
+    _print_wide(table)
+
+
+def rule_table(rows: Sequence[Emission]) -> None:
     """The table of rules on standard output, six decimals a probability."""
     table = Table("rule", "accept", "mass", "residual", "induced", "TV to p", "KL to p, nats", box=box.SIMPLE_HEAD)
     for row in rows:
         vectors = ("  ".join(f"{value:.6g}" for value in part) for part in (row.accept, row.residual, row.induced))
         accept, residual, law = vectors
-        kl = f"∞ ({row.escaped_mass:.4g} escapes)" if row.kl is None else f"{row.kl:.5f}"
-        table.add_row(row.rule, accept, f"{row.acceptance_mass:.6g}", residual, law, f"{row.tv:.4f}", kl)
+        kl = f"∞ ({row.escaped:.4g} escapes)" if row.kl is None else f"{row.kl:.5f}"
+        table.add_row(row.rule, accept, f"{row.mass:.6g}", residual, law, f"{row.tv:.4f}", kl)
+    _print_wide(table)
+
+
+def _print_wide(table: Table) -> None:
     wide = max(Console().width, 200) if not sys.stdout.isatty() else None
-    Console(highlight=False, width=wide).print(table)
+    Console(highlight=False, markup=False, width=wide).print(table)
 
 
 def coloured(one: Round) -> Text:

@@ -13,7 +13,6 @@ from typing import Protocol
 from torch import Tensor
 
 from core.drafting.draft import Draft
-from core.rules.min_p_ceiling import MinPCeilingRule
 from core.rules.target_law import TargetLawRule
 from core.rules.token_rule import LosslessRule, TokenRule
 from core.rules.truncation import TruncationRule
@@ -146,10 +145,8 @@ def siblings(rule: TokenRule, p: Tensor, q: Tensor, alone: bool, law: Tensor | N
             return InSet(rule, p, alone)
         case TargetLawRule():
             return TowardLaw(rule.law(p, q) if law is None else law, p, law is None and rule.falls_back(p, q))
-        case MinPCeilingRule():
-            return RecursiveRejection(rule.fixed(p), p)
         case _:
-            return RecursiveRejection(rule, p)
+            return RecursiveRejection(rule.at(p), p)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,8 @@ from statistics import fmean
 
 import torch
 
-from core.grammar import parse_rule
 from core.lab.emission import Emission, Vector, emission
-from core.lab.theory import Numbers, delta, pair
-from core.rules.table import induced, token_rule
+from core.lab.theory import Numbers, delta, lenience_law, pair
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +67,8 @@ def ceiling_raw_sum(p: Numbers, q: Numbers, lam: float) -> float:
 
 
 def ceiling_rule_is_lenience(p: Numbers, q: Numbers, ell: float) -> float:
-    """Largest difference between lenience's law and that of accept min(q, p/ℓ)/q, redraw norm (p − min(q, p/ℓ))₊.
+    """Largest difference between lenience's law (Eq. 10) and that of accept min(q, p/ℓ)/q, redraw
+    norm (p − min(q, p/ℓ))₊.
 
     It is 0: coded so, Table 6's ceiling without a set *is* lenience (rules.md §1).
     """
@@ -78,7 +77,7 @@ def ceiling_rule_is_lenience(p: Numbers, q: Numbers, ell: float) -> float:
     left = (target - kept).clamp_min(0.0)
     redrawn = left / left.sum() if float(left.sum()) > 0.0 else target
     law = kept + (1.0 - kept.sum()) * redrawn
-    return float((law - induced(token_rule(parse_rule(f"lenience:{ell!r}")), target, draft)).abs().max())
+    return float((law - lenience_law(target, draft, ell)).abs().max())
 
 
 def _row(

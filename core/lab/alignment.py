@@ -1,6 +1,6 @@
 """The paper's Figure 4: net ΔBE of truncating the target, simulated over pairs of a given alignment (Lemma 1).
 
-The paper names the ratios but not how its pairs are drawn; what is assumed here stands in ``core/lab/figure_notes.py``.
+The paper names the ratios but not how its pairs are drawn; ``core/lab/figure_notes.py`` lists what is assumed here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SPREAD = 2.5
 """Standard deviation of the simulated target's logits."""
 
 SHARPNESS = 2.0
-"""Factor on the draft's logits. The sign of ΔBE hangs on it: at 1 it is negative almost everywhere."""
+"""Factor on the draft's logits. The sign of ΔBE depends on it: at 1 it is negative almost everywhere."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """The article's cost budget: expected tokens a round, cycle time, speed-up. Plain numbers, no torch.
 
-Assumes what the article's section "A good draft must also be cheap" does: every position is accepted independently with
-the same probability α, nothing stops early, and stages do not overlap.
+The assumptions are those of the article's section "A good draft must also be cheap": every position is accepted
+independently with the same probability α, nothing stops early, and stages do not overlap.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from math import isfinite
 
 from core.errors import BadInput
 
-MOST_GAMMA = 1000
+MAX_GAMMA = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Budget:
     ``state_ms`` per round, ``baseline_ms`` per token of plain decoding.
 
     Raises:
-        BadInput: α outside [0, 1], γ negative or above :data:`MOST_GAMMA`, a time negative or not finite.
+        BadInput: α outside [0, 1], γ negative or above :data:`MAX_GAMMA`, a time negative or not finite.
     """
 
     alpha: float
@@ -68,11 +68,11 @@ class Budget:
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """E[N] = 1 + α + … + α^γ tokens a round. Raises BadInput for α outside [0, 1] or γ outside 0…MOST_GAMMA."""
+    """E[N] = 1 + α + … + α^γ tokens a round. Raises BadInput for α outside [0, 1] or γ outside 0…MAX_GAMMA."""
     if not 0.0 <= alpha <= 1.0:  # NaN too
         raise BadInput(f"α is {alpha}: an acceptance probability lies between 0 and 1.")
-    if not 0 <= gamma <= MOST_GAMMA:
-        raise BadInput(f"γ is {gamma}: a round drafts 0 to {MOST_GAMMA} candidates.")
+    if not 0 <= gamma <= MAX_GAMMA:
+        raise BadInput(f"γ is {gamma}: a round drafts 0 to {MAX_GAMMA} candidates.")
     return float(sum(alpha**j for j in range(gamma + 1)))
 
 

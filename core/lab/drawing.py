@@ -1,12 +1,15 @@
-"""The same laws by drawing: drafts from q, the engine's own ``verify.walk``, counts with confidence bands.
+"""A rule's law estimated by drawing: candidates from q go through the engine's own ``verify.walk``, and the emitted
+tokens are counted, with confidence bands.
 
-Nothing here knows a rule's formula; what it counts is compared with the exact law beside it.
+The drawing uses no formula of a rule; its counts are compared with the exact law.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import sqrt
+from statistics import NormalDist
 
 import torch
 from torch import Tensor
@@ -18,7 +21,6 @@ from core.drafting.draft import Draft, Drawing
 from core.errors import BadInput
 from core.grammar import parse_rule
 from core.lab.budget import expected_tokens
-from core.lab.intervals import wilson
 from core.lab.theory import Numbers, pair
 from core.records import ROOT
 from core.rules.table import acceptance_mass, token_rule
@@ -26,17 +28,17 @@ from core.rules.token_rule import BlockRule, TokenRule
 from core.sampling.probability import draw, one_hot, without
 from core.sampling.randomness import Stream, Streams
 
-MOST_ROUNDS = 100_000
+MAX_ROUNDS = 100_000
 NOISE = 1e-9
-"""Rounding of an exact value, which a band of width 0 has to allow."""
+"""Rounding error of an exact value, which a band of width 0 has to allow for."""
 
-MOST_CHAINS, MOST_LISTS = 1_000, 20_000
-"""Chains and sibling lists that exact values enumerate; more are left to the drawing alone."""
+MAX_CHAINS, MAX_LISTS = 1_000, 20_000
+"""Most chains and lists of siblings that are enumerated for an exact value; with more there is only the drawing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """One observed share with its band; ``exact`` is what theory says, None where that is not enumerated."""
+    """One observed share with its confidence band; ``exact`` is its exact value, None where that is not enumerated."""
 
     seen: float
     low: float
@@ -94,18 +96,27 @@ def sibling_rounds(text: str, p: Numbers, q: Numbers, count: int, drawing: Drawi
     target, draft, rule, streams = _opened(text, p, q, rounds, count, seed)
     counts, accepted = [0] * len(target), 0
     for _ in range(rounds):
-        tokens = _candidates(draft, count, drawing, streams.draft)
-        verdict = walk(Draft.siblings(tokens, draft, drawing), lambda node: target, rule, streams)
-        counts[tokens[verdict.path[0]] if verdict.path else verdict.next_token] += 1
-        accepted += bool(verdict.path)
+        token, one_accepted = first_token(rule, target, draft, count, drawing, streams)
+        counts[token] += 1
+        accepted += one_accepted
     law = exact_law(rule, target, draft, count, drawing)
     share = None if law is None else exact_acceptance(rule, target, draft, count, drawing)
     return Drawn(rounds, _law(counts, rounds, law), _share(accepted, rounds, share), None)
 
 
+def first_token(
+    rule: TokenRule, p: Tensor, q: Tensor, count: int, drawing: Drawing, streams: Streams
+) -> tuple[int, bool]:
+    """The token that the engine's walk emits at one position with ``count`` siblings from q [V] against p [V], and
+    whether it is one of them."""
+    tokens = _candidates(q, count, drawing, streams.draft)
+    verdict = walk(Draft.siblings(tokens, q, drawing), lambda node: p, rule, streams)
+    return (tokens[verdict.path[0]], True) if verdict.path else (verdict.next_token, False)
+
+
 def exact_law(rule: TokenRule, p: Tensor, q: Tensor, count: int, drawing: Drawing) -> Tensor | None:
     """What a position with ``count`` siblings emits [V], every list of siblings weighed; None past
-    :data:`MOST_LISTS` of them."""
+    :data:`MAX_LISTS` of them."""
     if not _countable(q, count, drawing):
         return None
     law = torch.zeros_like(p)
@@ -117,8 +128,8 @@ def exact_law(rule: TokenRule, p: Tensor, q: Tensor, count: int, drawing: Drawin
 
 def exact_block(p: Tensor, q: Tensor, gamma: int) -> tuple[float, float] | None:
     """(how often block verification keeps a candidate, tokens a round) of ``chain:gamma``, every chain weighed; None
-    past :data:`MOST_CHAINS`. τ is the largest i whose coin passes, so Pr[τ = i] = hᵢ Π_{j>i} (1 − hⱼ)."""
-    if len(_support(q)) ** gamma > MOST_CHAINS:
+    past :data:`MAX_CHAINS`. τ is the largest i whose coin passes, so Pr[τ = i] = hᵢ Π_{j>i} (1 − hⱼ)."""
+    if len(_support(q)) ** gamma > MAX_CHAINS:
         return None
     kept = length = 0.0
     for tokens, weight in _lists(q, gamma, "with_replacement"):
@@ -208,14 +219,14 @@ def _support(q: Tensor) -> set[int]:
 
 
 def _countable(q: Tensor, count: int, drawing: Drawing) -> bool:
-    return drawing == "deterministic" or len(_support(q)) ** count <= MOST_LISTS
+    return drawing == "deterministic" or len(_support(q)) ** count <= MAX_LISTS
 
 
 def _opened(
     text: str, p: Numbers, q: Numbers, rounds: int, count: int, seed: int
 ) -> tuple[Tensor, Tensor, TokenRule, Streams]:
-    if not 1 <= rounds <= MOST_ROUNDS:
-        raise BadInput(f"{rounds} rounds can't be drawn: take 1 to {MOST_ROUNDS:,}.")
+    if not 1 <= rounds <= MAX_ROUNDS:
+        raise BadInput(f"{rounds} rounds can't be drawn: take 1 to {MAX_ROUNDS:,}.")
     if not 1 <= count <= 64:
         raise BadInput(f"{count} candidates can't be drafted: take 1 to 64.")
     target, draft = pair(p, q)
@@ -225,6 +236,22 @@ def _opened(
 def _law(counts: list[int], rounds: int, exact: Tensor | None) -> tuple[Share, ...]:
     known = [None] * len(counts) if exact is None else exact.tolist()
     return tuple(_share(count, rounds, value, len(counts)) for count, value in zip(counts, known, strict=True))
+
+
+def wilson(count: int, samples: int, confidence: float = 0.95, together: int = 1) -> tuple[float, float]:
+    """Bounds of a share that was seen ``count`` times in ``samples`` (Wilson's score interval).
+
+    ``together``: how many such intervals hold at once with this confidence. Bonferroni's correction over the cells of
+    one multinomial makes it Goodman's simultaneous interval. Raises BadInput for impossible counts or levels.
+    """
+    if samples < 1 or not 0 <= count <= samples or not 0.0 < confidence < 1.0 or together < 1:
+        raise BadInput(f"{count} of {samples} at confidence {confidence} for {together} shares is no observation.")
+    z = NormalDist().inv_cdf(1.0 - (1.0 - confidence) / (2.0 * together))
+    share, extra = count / samples, z * z / samples
+    middle = share + extra / 2.0
+    half = z * sqrt(share * (1.0 - share) / samples + extra / samples / 4.0)
+    low = 0.0 if count == 0 else max(0.0, (middle - half) / (1.0 + extra))  # exact at the ends, where floats aren't
+    return low, 1.0 if count == samples else min(1.0, (middle + half) / (1.0 + extra))
 
 
 def _share(count: int, rounds: int, exact: float | None, together: int = 1) -> Share:

@@ -1,4 +1,5 @@
-"""What every rule does with one p and q, as plain records for the rule lab; through the rule objects, in float64.
+"""What a rule does at one p and q, as plain records for the rule lab and the command line, computed in float64 by the
+rule objects.
 
 Imports torch, so pages import it only when they compute.
 """
@@ -13,8 +14,9 @@ from torch import Tensor
 
 from core.decoding.distortion import reference
 from core.errors import BadInput
-from core.grammar import format_rule, parse_rule
+from core.grammar import format_rule, parse_rule, rule_text
 from core.lab.theory import Numbers, gap, overshoot, pair
+from core.rules.catalogue import RULES
 from core.rules.table import induced, token_rule
 from core.rules.target_law import TargetLawRule
 from core.rules.token_rule import TokenRule
@@ -22,6 +24,34 @@ from core.rules.truncation import TruncationRule
 from core.types import CosCD
 
 Vector = tuple[float, ...]
+
+_VECTORS = (
+    "lossless",
+    "block",
+    "lenience:0.5",
+    "lenience:0.8",
+    "cos_we:0.5",
+    "cos_we:0.2",
+    "cos_cd:0.5",
+    "spec_cascade:0.5,redraw=draft_in_set",
+    "spec_cascade:0.5,redraw=target",
+    "spec_cascade:0.5,redraw=target_in_set",
+    "typical:0.4,redraw=target_in_set",
+    "typical:0.4,redraw=target,hard=false",
+    "typical:0.3,redraw=target_in_set",
+    "truncation:top_k=2,redraw=target_in_set",
+    "overshoot_ceiling:0.8",
+    "adaptive_interpolation:0.5",
+    "min_p_ceiling:0.9,ell=0.95",
+    "lenience:0.95",
+)
+"""The rules of rules.md's table of test vectors, and block verification."""
+
+TABLE: tuple[str, ...] = (
+    *_VECTORS,
+    *(rule_text(entry, {}) for entry in RULES if entry.name not in {text.partition(":")[0] for text in _VECTORS}),
+)
+"""What ``python -m core rules`` shows without --rule: those, and any further rule at its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +148,7 @@ def emission(text: str, p: Numbers, q: Numbers) -> Emission:
 
 
 def emissions(texts: Sequence[str], p: Numbers, q: Numbers) -> tuple[Emission, ...]:
-    """:func:`emission` of each; raises BadInput for the first that can't be."""
+    """:func:`emission` of each; raises BadInput for the first that is none."""
     return tuple(emission(text, p, q) for text in texts)
 
 

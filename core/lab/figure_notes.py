@@ -59,7 +59,7 @@ NOTES: dict[str, Notes] = {
         "Δ = Σ (q − p/ℓ)₊ / TV(p, q) (Eq. 11 and 15)",
         ("q_t = p + t(q − p), t from 0 to 1: the paper shows five drafts, not a line.",),
         (
-            "Δ weighs the target, so Δ = 0 is the most relaxed case there: what the draft says passes as it is. The "
+            "Δ weighs the target, so Δ = 0 is the most relaxed case there: the draft's tokens pass as they are. The "
             "paper reads a small Δ as “almost no relaxation”; it is harmless because q is near p, not because p is "
             "enforced.",
             "The curve is concave only between the points where one more token passes its ceiling p/ℓ; at these it "
@@ -94,6 +94,29 @@ NOTES: dict[str, Notes] = {
             "order of the draft's best candidates changes.",
             "With |A| = 1 both are 0: Proposition 1 needs |A| > 1.",
         ),
+    ),
+    "lemma1": Notes(
+        "Lemma 1 · What truncating the target changes",
+        "Change in a token's lossless acceptance when the target alone is truncated to its min-p set, at the p and q "
+        "above and the paper's thresholds.",
+        "ΔBE = Σ_A min{(q−p)₊, (1/z−1) p} − L_trunc, L_trunc = Σ_{not A} min(p, q), z = p(A)",
+        ("One position is looked at; the paper's Figure 4 averages over many.",),
+        (
+            "The paper prints L_trunc inside the sum, which counts it once per allowed token (the last column). It "
+            "belongs outside: the change is then Σ min(p_Θ, q) − Σ min(p, q).",
+            "The third term of the printed minimum never binds.",
+        ),
+    ),
+    "corollary1": Notes(
+        "Corollary 1 and Proposition 2 · Sets of candidates",
+        "How often one of a set C of deterministic candidates is accepted, and the block efficiency of a tree that has "
+        "C at every level.",
+        "p_Θ(C) ≤ 1[C ∩ A ≠ ∅] · BE = Σ_d Π_{j≤d} Pr[L ≥ j | L ≥ j−1]",
+        (
+            "C holds the draft's most likely tokens, and p and q are the same at every prefix of a tree of 5 levels "
+            "(the paper's depth).",
+        ),
+        ("Block efficiency as in Proposition 2 leaves out the bonus token, which Table 4 counts.",),
     ),
     "table1": Notes(
         "Table 1 · Which half of lenience helps",

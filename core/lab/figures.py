@@ -1,7 +1,7 @@
 """Data of the paper's Figures 2 and 8 and of Proposition 1, recomputed through the rule objects: frozen, plain numbers.
 
-Figure 4 is in ``alignment.py``, Tables 1 and 6 in ``ablations.py``. What the paper leaves open is fixed here
-and said in ``figure_notes.py``, beside where print or code differ.
+Figure 4 is in ``alignment.py``, Tables 1 and 6 in ``ablations.py``. What the paper leaves open is decided here
+and explained in ``figure_notes.py``, with the places where the paper and its code differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,21 @@ from torch import Tensor
 from core.errors import BadInput
 from core.grammar import parse_rule
 from core.lab.emission import Vector, emission, truncation_mask
-from core.lab.theory import Numbers, delta, first_allowed, gap, kl_eagle, kl_eagle_floor, kl_sd, pair
+from core.lab.theory import (
+    Numbers,
+    TruncationEffect,
+    block_efficiency,
+    corollary1,
+    delta,
+    first_allowed,
+    gap,
+    kl_eagle,
+    kl_eagle_floor,
+    kl_sd,
+    lemma1,
+    lemma1_as_printed,
+    pair,
+)
 from core.rules.table import token_rule
 from core.types import Lenience, MinPCeiling, OvershootCeiling
 
@@ -165,6 +179,57 @@ def divergences(p: Numbers, q: Numbers, rule: str, topk: int = 10, points: int =
         floor=kl_eagle_floor(target, inside),
         allowed=int(inside.sum()),
     )
+
+
+# -- Lemma 1, Corollary 1, Proposition 2 ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Lemma1Row:
+    """Lemma 1 at one min-p threshold; ``printed`` is Eq. 14 to the letter."""
+
+    p_base: float
+    effect: TruncationEffect
+    printed: float
+
+
+def lemma1_rows(p: Numbers, q: Numbers, grid: Sequence[float]) -> tuple[Lemma1Row, ...]:
+    """Lemma 1 for the min-p set of each threshold in ``grid``."""
+    masks = [(base, truncation_mask(f"spec_cascade:{base!r}", p)) for base in grid]
+    return tuple(Lemma1Row(base, lemma1(p, q, mask), lemma1_as_printed(p, q, mask)) for base, mask in masks)
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateSetRow:
+    """Corollary 1 for the set C of the draft's ``size`` most likely tokens: how often one of C is accepted at a
+    position. ``*_efficiency``: Proposition 2 for a tree with C at each of its levels, accepted tokens a round."""
+
+    size: int
+    candidates: tuple[int, ...]
+    lossless: float
+    spec_cascade: float
+    lossless_efficiency: float
+    cascade_efficiency: float
+
+
+def candidate_sets(p: Numbers, q: Numbers, rule: str, depth: int, most: int = 10) -> tuple[CandidateSetRow, ...]:
+    """Sets of 1 to ``most`` candidates, p and q the same at every prefix of a tree of ``depth`` levels."""
+    target, draft = pair(p, q)
+    inside, ranked = truncation_mask(rule, target), _ranked(draft)
+    rows = []
+    for size in range(1, min(most, len(ranked)) + 1):
+        found = corollary1(target, inside, ranked[:size])
+        rows.append(
+            CandidateSetRow(
+                size=size,
+                candidates=tuple(ranked[:size]),
+                lossless=found.lossless,
+                spec_cascade=found.spec_cascade,
+                lossless_efficiency=block_efficiency([found.lossless] * depth),
+                cascade_efficiency=block_efficiency([found.spec_cascade] * depth),
+            )
+        )
+    return tuple(rows)
 
 
 def _ranked(q: Tensor) -> list[int]:

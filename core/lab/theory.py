@@ -17,12 +17,10 @@ from torch import Tensor
 
 from core.decoding.distortion import distance
 from core.errors import BadInput
+from core.lab import vocabularies
 from core.rules import target_law
 
 Numbers = Sequence[float] | NDArray[np.floating] | Tensor
-
-SUM_WITHIN = 1e-5
-"""How far a distribution's sum may be from 1: float32 softmax over a large vocabulary leaves about 1e-6."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,37 +55,21 @@ class SetAcceptance:
     spec_cascade: float
 
 
-def distribution(values: Numbers, name: str) -> Tensor:
-    """``values`` as a float64 distribution [V], scaled to sum to exactly 1.
+def pair(p: Numbers, q: Numbers) -> tuple[Tensor, Tensor]:
+    """Both as float64 distributions [V] that sum to exactly 1.
 
     Raises:
-        BadInput: empty, not finite, negative, or a sum further than :data:`SUM_WITHIN` from 1.
+        BadInput: for what is no distribution (``vocabularies.distribution``), or for unequal lengths.
     """
-    found = torch.as_tensor(values, dtype=torch.float64)
-    if found.dim() != 1 or not len(found):
-        raise BadInput(f"{name} has no tokens: give one probability a token.")
-    wrong = ~torch.isfinite(found) | (found < 0.0)
-    if bool(wrong.any()):
-        place = int(wrong.nonzero()[0])
-        raise BadInput(f"{name} of token {place + 1} is {float(found[place])}: a probability is a number from 0 to 1.")
-    total = float(found.sum())
-    if abs(total - 1.0) > SUM_WITHIN:
-        raise BadInput(f"{name} sums to {total:g}: a distribution sums to 1.")
-    return found / total
-
-
-def pair(p: Numbers, q: Numbers) -> tuple[Tensor, Tensor]:
-    """Both as distributions over one vocabulary. Raises BadInput as :func:`distribution`, or for unequal lengths."""
-    target, draft = distribution(p, "p"), distribution(q, "q")
+    target, draft = _row(p, "p"), _row(q, "q")
     if len(target) != len(draft):
-        raise BadInput(f"p has {len(target)} tokens and q has {len(draft)}: both are over the same ids.")
+        raise BadInput(f"p has {len(target)} tokens and q has {len(draft)}: give both over the same tokens.")
     return target, draft
 
 
-def total_variation(a: Numbers, b: Numbers) -> float:
-    """½ Σ |a − b|, in [0, 1]."""
-    left, right = pair(a, b)
-    return float((left - right).abs().sum()) / 2.0
+def _row(values: Numbers, name: str) -> Tensor:
+    plain = torch.as_tensor(values, dtype=torch.float64)
+    return torch.tensor(vocabularies.distribution(plain.flatten().tolist(), name), dtype=torch.float64)
 
 
 def gap(law: Numbers, reference: Numbers) -> Gap:
@@ -126,7 +108,7 @@ def lenience_law(p: Numbers, q: Numbers, ell: float) -> Tensor:
 
 def truncated(p: Numbers, allowed: Tensor, name: str = "p") -> Tensor:
     """p_Θ = norm(p·1_A) (paper Eq. 4). Raises BadInput when ``name`` has no mass on A."""
-    inside = distribution(p, name) * _mask(allowed, len(p))
+    inside = _row(p, name) * _mask(allowed, len(p))
     total = float(inside.sum())
     if total <= 0.0:
         raise BadInput(f"{name} has no mass on the allowed set: nothing is left to normalise.")
@@ -134,7 +116,7 @@ def truncated(p: Numbers, allowed: Tensor, name: str = "p") -> Tensor:
 
 
 def lemma1(p: Numbers, q: Numbers, allowed: Tensor) -> TruncationEffect:
-    """Paper Lemma 1 (Eq. 14), corrected: L_trunc stands outside the sum, and the third term never binds.
+    """Paper Lemma 1 (Eq. 14), corrected: L_trunc is outside the sum, and the third term never binds.
 
     gain = Σ_A min{(q−p)₊, (1/z − 1) p}, loss = Σ_{not A} min(p, q).
     """

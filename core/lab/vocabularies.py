@@ -1,6 +1,6 @@
 """Small vocabularies for the rule lab: presets, edited tables, the top tokens of a stored position. No torch.
 
-A pair keeps its values as given beside the normalised ones; rules only ever see the normalised ones.
+A pair keeps its values as given beside the normalised ones; rules use only the normalised ones.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from math import isfinite
 from core.errors import BadInput
 from core.records import Position
 
-MOST_TOKENS = 24
-"""A stored position has 20 top tokens, and the rest."""
+MAX_TOKENS = 24
+"""A stored position has its 20 top tokens and the rest."""
 
 REST = "rest"
-ROUNDED = 5e-4
-"""How far from 1 a sum of rounded probabilities may be without a word."""
+SUM_WITHIN = 5e-4
+"""How far from 1 the sum of a distribution may be: what rounding to four decimals leaves. Nearer sums are scaled
+silently; the table of the lab scales any sum and says so, the command line and the closed forms refuse it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,11 @@ class LabPair:
     def scaled(self) -> tuple[tuple[str, float], ...]:
         """("p" or "q", sum) of the columns whose values did not sum to 1 as given, rounding aside."""
         sums = (("p", sum(self.raw_p)), ("q", sum(self.raw_q)))
-        return tuple((name, total) for name, total in sums if abs(total - 1.0) > ROUNDED)
+        return tuple((name, total) for name, total in sums if abs(total - 1.0) > SUM_WITHIN)
 
     @property
     def has_rest(self) -> bool:
-        """The last token stands for all that were not listed."""
+        """True when the last token represents all tokens that are not listed."""
         return self.tokens[-1] == REST
 
 
@@ -65,13 +66,13 @@ def lab_pair(tokens: Sequence[str], p: Sequence[float], q: Sequence[float]) -> L
     Raises:
         BadInput: with the column and the token whose value can't be used, or a column without mass.
     """
-    if not 2 <= len(tokens) <= MOST_TOKENS or len(p) != len(tokens) or len(q) != len(tokens):
-        raise BadInput(f"The lab takes 2 to {MOST_TOKENS} tokens, each with a p and a q: here are {len(tokens)}.")
-    return LabPair(tuple(tokens), _scaled("p", tokens, p), _scaled("q", tokens, q), tuple(p), tuple(q))
+    if not 2 <= len(tokens) <= MAX_TOKENS or len(p) != len(tokens) or len(q) != len(tokens):
+        raise BadInput(f"The lab takes 2 to {MAX_TOKENS} tokens, each with a p and a q: here are {len(tokens)}.")
+    return LabPair(tuple(tokens), scaled(p, "p", tokens)[0], scaled(q, "q", tokens)[0], tuple(p), tuple(q))
 
 
 def of_preset(name: str) -> LabPair:
-    """The preset's pair. Raises BadInput for a name that there is none of."""
+    """The preset's pair. Raises BadInput for a name that no preset has."""
     if name not in PRESETS:
         raise BadInput(f"{name!r} is no preset: choose one of {', '.join(PRESETS)}.")
     chosen = PRESETS[name]
@@ -79,7 +80,7 @@ def of_preset(name: str) -> LabPair:
 
 
 def of_position(position: Position) -> LabPair:
-    """The top tokens of a stored position, the mass of all others kept as :data:`REST`.
+    """The top tokens of a stored position; the mass of all others is kept as :data:`REST`.
 
     Raises BadInput where nothing was drafted, since such a position has no q.
     """
@@ -98,8 +99,17 @@ def names(count: int) -> tuple[str, ...]:
     return tuple(chr(ord("A") + place) for place in range(count))
 
 
-def _scaled(column: str, tokens: Sequence[str], values: Sequence[float]) -> tuple[float, ...]:
-    for token, value in zip(tokens, values, strict=True):
+def scaled(values: Sequence[float], column: str, tokens: Sequence[str] = ()) -> tuple[tuple[float, ...], float]:
+    """``values`` scaled to sum to 1, and their sum as given. Errors name ``column`` and the token, by its place where
+    ``tokens`` are not named.
+
+    Raises:
+        BadInput: no values, one that is not finite or negative, or no mass.
+    """
+    if not values:
+        raise BadInput(f"{column} has no tokens: give one probability a token.")
+    for place, value in enumerate(values):
+        token = tokens[place] if tokens else f"token {place + 1}"
         if not isfinite(value):
             raise BadInput(f"{column} of {token} is empty or not a number: type a number from 0 up.")
         if value < 0.0:
@@ -109,11 +119,34 @@ def _scaled(column: str, tokens: Sequence[str], values: Sequence[float]) -> tupl
         raise BadInput(f"{column} is all zero: give at least one token some probability.")
     if not isfinite(total):
         raise BadInput(f"{column} sums to more than a number can hold: type smaller values, only their ratios count.")
-    return tuple(value / total for value in values)
+    return tuple(value / total for value in values), total
+
+
+def distribution(values: Sequence[float], column: str) -> tuple[float, ...]:
+    """A distribution, scaled to sum to exactly 1.
+
+    Raises:
+        BadInput: as :func:`scaled`, or for a sum further than :data:`SUM_WITHIN` from 1.
+    """
+    found, total = scaled(values, column)
+    if abs(total - 1.0) > SUM_WITHIN:
+        raise BadInput(f"{column} sums to {total:g}: the probabilities of a distribution sum to 1.")
+    return found
+
+
+def parse_distribution(text: str, column: str) -> tuple[float, ...]:
+    """The distribution that is written as probabilities separated by commas. Raises BadInput naming ``column``."""
+    values = []
+    for part in text.split(","):
+        try:
+            values.append(float(part))
+        except ValueError:
+            raise BadInput(f"{column} is {text!r}: {part.strip()!r} is not a number, write it as .5,.3,.2.") from None
+    return distribution(values, column)
 
 
 def distinct(texts: Sequence[str]) -> list[str]:
-    """Texts told apart, as several ids may read alike."""
+    """``texts`` made unique by a number, since several ids may have the same text."""
     seen: dict[str, int] = {}
     found = []
     for text in texts:
@@ -154,7 +187,7 @@ PRESETS: dict[str, Preset] = {
         _preset(
             "unrelated",
             "Unrelated",
-            "A draft that is sure of what the target hardly ever says.",
+            "A draft that is sure of what the target hardly ever emits.",
             (0.45, 0.30, 0.15, 0.06, 0.03, 0.01),
             (0.01, 0.02, 0.05, 0.12, 0.30, 0.50),
         ),

@@ -1,4 +1,8 @@
-"""What a rule becomes where its idea has nothing to work on: sentences that pages and terminal show before a run."""
+"""Notices about a request whose rule has nothing to work on there: pages and terminal show them before a run.
+
+They depend on the whole request (drafter, sampling, shape), so they are not part of the catalogue, which describes
+rules alone.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +25,8 @@ from core.types import (
 
 
 def notices(request: Request) -> list[str]:
-    """Sentences, none for a request whose rule does what its name says. Block verification of a branching tree is not
-    among them: :class:`~core.types.Request` refuses it."""
+    """Sentences; empty for a request whose rule does what its name promises. Block verification of a branching tree
+    has none, because :class:`~core.types.Request` refuses it."""
     if isinstance(request.drafter, NoDrafter) or isinstance(request.rule, Lossless):
         return []
     if request.sampling.greedy:
@@ -69,7 +73,8 @@ def _parameters(request: Request) -> str | None:
 
 
 def _one_hot(request: Request) -> str | None:
-    """Deterministic candidates: q is certainty, whatever the drafter thought of them (rules.md §2)."""
+    """A notice for deterministic candidates, whose q is one-hot whatever probability the drafter gave them (rules.md
+    §2)."""
     name = format_rule(request.rule)
     match request.rule:
         case CosCD():
@@ -100,11 +105,11 @@ def _one_hot(request: Request) -> str | None:
                 "rejections left."
             )
         case _ if isinstance(request.rule, TruncationSpec):
-            said = (
+            sentence = (
                 f"These candidates are not sampled: {name} takes the first one inside its set, so p and q play no part."
             )
             if request.rule.redraw == "draft_in_set":
-                said += " A rejected position has no draft mass left in the set and is drawn from the target's."
-            return said
+                sentence += " A rejected position has no draft mass left in the set and is drawn from the target's."
+            return sentence
         case _:
             return None

@@ -1,4 +1,4 @@
-"""Verification rules: a token rule is two vectors, and everything else follows from them (rules.md §1).
+"""From a rule's specification to its token rule, and what follows from a token rule's two vectors (rules.md §1).
 
     induced(p, q) = q·accept + (1 − Σ q·accept)·residual
 
@@ -8,45 +8,20 @@ p [V] is the target, q [V] the draft, both processed distributions in float32 ov
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from torch import Tensor
 
-from core.rules.min_p_ceiling import MinPCeilingRule
-from core.rules.target_law import TargetLawRule
-from core.rules.token_rule import BlockRule, LenienceRule, LosslessRule, TokenRule
-from core.rules.truncation import SoftTypicalRule, TruncationRule
-from core.types import (
-    AdaptiveInterpolation,
-    Block,
-    CosCD,
-    CosWE,
-    Lenience,
-    Lossless,
-    MinPCeiling,
-    OvershootCeiling,
-    RuleSpec,
-    SpecCascade,
-    Truncation,
-    Typical,
-)
+from core.rules.catalogue import entry_of
+from core.rules.token_rule import TokenRule
+from core.types import RuleSpec
 
 
 def token_rule(spec: RuleSpec) -> TokenRule:
-    """The rule of a specification; block verification judges one candidate as the lossless rule does (γ = 1)."""
-    match spec:
-        case Lossless():
-            return LosslessRule()
-        case Block():
-            return BlockRule()
-        case Lenience():
-            return LenienceRule(spec)
-        case CosWE() | CosCD() | AdaptiveInterpolation() | OvershootCeiling():
-            return TargetLawRule(spec)
-        case Typical(hard=False):
-            return SoftTypicalRule(spec)
-        case SpecCascade() | Typical() | Truncation():
-            return TruncationRule(spec)
-        case MinPCeiling():
-            return MinPCeilingRule(spec)
+    """The token rule of a specification, of the class that the catalogue names. Block verification judges a single
+    candidate as the lossless rule does (γ = 1)."""
+    module, _, name = entry_of(spec).verifier.partition(":")
+    return getattr(import_module(module), name)(spec)
 
 
 def acceptance_mass(rule: TokenRule, p: Tensor, q: Tensor) -> float:

@@ -32,6 +32,10 @@ class TargetLawRule:
         if isinstance(spec, OvershootCeiling):
             self.ell = spec.lam
 
+    def at(self, p: Tensor) -> TargetLawRule:
+        """Itself: the walk of a position forms r* (``decoding/siblings.py``)."""
+        return self
+
     def law(self, p: Tensor, q: Tensor) -> Tensor:
         """r* [V]."""
         match self.spec:

@@ -21,6 +21,10 @@ class TruncationRule:
         self.recompute = spec.recompute
         self.spec = spec
 
+    def at(self, p: Tensor) -> TruncationRule:
+        """Itself: the walk of a position forms A (``decoding/siblings.py``)."""
+        return self
+
     def allowed(self, p: Tensor) -> Tensor:
         """The allowed set A as a boolean mask [V]."""
         return allowed_by(self.spec, p)
@@ -61,13 +65,16 @@ class TruncationRule:
         return p if self.redraw_from == "target" else normalised(p * self.allowed(p))
 
 
-class SoftTypicalRule(TruncationRule):
-    """Typical acceptance as the authors' code runs it: min(1, p/τ) (paper Eq. 28, left side)."""
+class TypicalRule(TruncationRule):
+    """Typical acceptance: the indicator of A, or, unless ``hard``, min(1, p/τ) as the authors' code runs it (paper
+    Eq. 28, right and left side)."""
 
     def __init__(self, spec: Typical) -> None:
         super().__init__(spec)
         self.typical = spec
 
     def threshold(self, p: Tensor) -> float | None:
-        """τ = min(ε, δe^(−H(p)))."""
+        """τ = min(ε, δe^(−H(p))), or None for the indicator."""
+        if self.typical.hard:
+            return None
         return entropy_threshold(p, self.typical.epsilon, self.typical.entropy_factor)

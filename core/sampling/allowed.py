@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from transformers.generation.logits_process import LogitsProcessor, TopKLogitsWarper, TopPLogitsWarper
 
-from core.types import AllowedSet, SpecCascade, Truncation, TruncationSpec, Typical
+from core.types import AllowedSet, SpecCascade, TruncationSpec, Typical
 
 
 def allowed_by(spec: TruncationSpec, p: Tensor) -> Tensor:
@@ -24,7 +24,7 @@ def allowed_by(spec: TruncationSpec, p: Tensor) -> Tensor:
             return min_p_set(p, p_base)
         case Typical(epsilon=epsilon, entropy_factor=factor):
             return above(p, entropy_threshold(p, epsilon, factor))
-        case Truncation():
+        case _:
             return allowed_set(spec.allowed, p)
 
 

@@ -1,12 +1,32 @@
 """All specifications that a user can request, in one place: ``from core.types import Request``. No torch here.
 
-One class per choice (shape, drafter, rule), so that only legal combinations exist: ``requests.py`` has sampling,
-drafters, shapes, pairs and requests, ``rules.py`` the rules. ``core/grammar.py`` parses and prints their short texts.
+One class per choice (shape, drafter, rule), so that only legal combinations exist: ``requests.py`` holds sampling,
+drafters, shapes, pairs and requests, ``core/rules/catalogue.py`` the rules. ``core/grammar.py`` reads and prints their
+one-line texts.
 """
 
 from __future__ import annotations
 
-from core.types.base import Spec, sentence, valid
+from core.rules.catalogue import (
+    AdaptiveInterpolation,
+    AllowedSet,
+    Block,
+    CosCD,
+    CosWE,
+    Lenience,
+    Lossless,
+    MinPCeiling,
+    OvershootCeiling,
+    Redraw,
+    RuleSpec,
+    SpecCascade,
+    TargetLawSpec,
+    Truncation,
+    TruncationSpec,
+    Typical,
+    is_lossless,
+)
+from core.spec import Spec, sentence, valid
 from core.types.requests import (
     GREEDY_BELOW,
     MAX_DRAFT_NODES,
@@ -27,25 +47,6 @@ from core.types.requests import (
     SmallModelDrafter,
     Stops,
     TreeShape,
-)
-from core.types.rules import (
-    AdaptiveInterpolation,
-    AllowedSet,
-    Block,
-    CosCD,
-    CosWE,
-    Lenience,
-    Lossless,
-    MinPCeiling,
-    OvershootCeiling,
-    Redraw,
-    RuleSpec,
-    SpecCascade,
-    TargetLawSpec,
-    Truncation,
-    TruncationSpec,
-    Typical,
-    is_lossless,
 )
 
 __all__ = [

@@ -1,6 +1,7 @@
 """Requests and their parts: frozen, validated specifications of sampling, stops, drafters, shapes and pairs. No torch.
 
-One class per choice, so that only legal combinations exist. p is the target, q the draft.
+One class per choice, so that only legal combinations exist; ``core/rules/catalogue.py`` has the
+rules'. p is the target, q the draft.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.types.base import Spec
-from core.types.rules import AllowedSet, Block, Lossless, RuleSpec
+from core.rules.catalogue import AllowedSet, Block, Lossless, RuleSpec
+from core.spec import Spec
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this decode greedily, in draft, verifier and page alike (rules.md §2)."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from core.grammar import format_rule, parse_rule
-from core.lab.rule_table import TABLE
+from core.lab.emission import TABLE
+from core.rules.catalogue import RULES
+from core.rules.token_rule import LosslessRule
 from tests.core.rules.test_rules import VECTORS
 
 SEED_PAIR = ("--p", ".5,.3,.2", "--q", ".6,.1,.3")
@@ -62,12 +64,16 @@ def test_a_terminal_gets_a_table_in_which_a_missing_kl_says_what_escapes(call):
 @pytest.mark.parametrize(
     ("p", "q", "sentence"),
     [
-        (".5,.3", ".6,.4", "P sums to 0.8: probabilities sum to 1."),
+        (".5,.3", ".6,.4", "P sums to 0.8: the probabilities of a distribution sum to 1."),
         (".5,.3,.2", ".6,.4", "P has 3 tokens and q has 2: give both over the same tokens."),
-        (".5,.7,-.2", ".6,.1,.3", "P has -0.2 at token 3: a probability lies between 0 and 1."),
-        (".5,.3,.2", ".6,.1,nan", "Q has nan at token 3: a probability lies between 0 and 1."),
-        ("1e308,1e308,0", ".6,.1,.3", "P has 1e+308 at token 1: a probability lies between 0 and 1."),
-        ("inf,.3,.2", ".6,.1,.3", "P has inf at token 1: a probability lies between 0 and 1."),
+        (".5,.7,-.2", ".6,.1,.3", "P of token 3 is -0.2: a probability can't be negative."),
+        (".5,.3,.2", ".6,.1,nan", "Q of token 3 is empty or not a number: type a number from 0 up."),
+        (
+            "1e308,1e308,0",
+            ".6,.1,.3",
+            "P sums to more than a number can hold: type smaller values, only their ratios count.",
+        ),
+        ("inf,.3,.2", ".6,.1,.3", "P of token 1 is empty or not a number: type a number from 0 up."),
         ("", ".6,.1,.3", "P is '': '' is not a number, write it as .5,.3,.2."),
         (".5;.5", ".5,.5", "P is '.5;.5': '.5;.5' is not a number, write it as .5,.3,.2."),
     ],
@@ -110,7 +116,7 @@ def test_no_distortion_measures_none(generate):
     assert (summary["distortion_positions"], summary["distortion_s"]) == (None, None)
 
 
-def test_a_rule_that_degenerates_is_told_before_it_decodes(generate):
+def test_a_rule_that_degenerates_is_announced_before_it_decodes(generate):
     ran = generate("--json", "--drafter", "prompt_lookup", "--rule", "cos_cd:0.5", "--temperature", "0.9")
     assert ran.code == 0
     assert "Note: These candidates are not sampled, so q is one-hot" in ran.err
@@ -128,3 +134,42 @@ def test_a_further_allowed_set_is_read_from_the_command_line(generate):
     assert ran.code == 0
     assert [one["committed"] for one in ran.rounds] == [one["committed"] for one in plain.rounds]
     assert generate("--allowed", "top_k=x").code == 2
+
+
+def test_the_rules_that_there_are_are_listed_without_p_and_q(call):
+    ran = call("rules")
+    assert ran.code == 0
+    for entry in RULES:
+        assert entry.label in ran.out and entry.accept in ran.out
+
+
+@pytest.mark.parametrize("options", [("--p", ".5,.5"), ("--q", ".5,.5"), ("--rule", "lossless"), ("--test", "10")])
+def test_p_without_q_or_a_rule_without_either_is_refused(call, options):
+    ran = call("rules", *options)
+    assert (ran.code, ran.out) == (2, "")
+    assert "Give" in ran.err
+
+
+def test_every_rule_is_found_to_follow_its_law_by_drawing(call):
+    ran = call("rules", *SEED_PAIR, "--test", "600", "--json")
+    assert ran.code == 0
+    assert [one["rule"] for one in ran.objects] == list(TABLE)
+    against = {one["rule"]: one["tested_against"] for one in ran.objects}
+    assert against["lossless"] == against["block"] == "p"
+    assert against["lenience:0.5"] == "induced"
+    assert all(one["follows"] and one["samples"] == 600 for one in ran.objects)
+
+
+def test_a_rule_that_does_not_follow_its_law_ends_in_a_sentence_and_exit_code_1(call, monkeypatch):
+    monkeypatch.setattr(LosslessRule, "residual", lambda rule, p, q: p)  # resamples from p, not from norm (p−q)₊
+    ran = call("rules", *SEED_PAIR, "--rule", "lossless", "--rule", "cos_we:0.5", "--test", "2000")
+    assert ran.code == 1
+    assert "✗ lossless does not follow p." in ran.out
+    assert "✓ cos_we:0.5 follows its own law, 0.1000 (TV) away from p" in ran.out
+
+
+@pytest.mark.parametrize("samples", ["0", "-3", "100000000"])
+def test_a_number_of_tokens_that_can_not_be_drawn_is_refused(call, samples):
+    ran = call("rules", *SEED_PAIR, "--test", samples)
+    assert (ran.code, ran.out) == (2, "")
+    assert "tokens can't be drawn" in ran.err

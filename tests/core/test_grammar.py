@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from core.errors import BadInput
 from core.grammar import (
     RULE_HELP,
-    RULES,
     format_allowed,
     format_drafter,
     format_rule,
@@ -22,8 +21,8 @@ from core.grammar import (
     parse_rule,
     parse_shape,
     sampling_text,
-    valid,
 )
+from core.rules.catalogue import KINDS
 from core.types import (
     AdaptiveInterpolation,
     AllowedSet,
@@ -47,6 +46,7 @@ from core.types import (
     TreeShape,
     Truncation,
     Typical,
+    valid,
 )
 
 READ: list[tuple[Callable[[str], Any], str, Any]] = [
@@ -188,7 +188,7 @@ def test_a_sampling_is_written_with_its_allowed_sets():
 
 
 def test_the_help_names_every_rule():
-    assert [name for name in RULES if name not in RULE_HELP] == []
+    assert [name for name in KINDS if name not in RULE_HELP] == []
 
 
 @pytest.mark.parametrize(
@@ -242,8 +242,8 @@ def test_the_help_names_every_rule():
         (
             parse_rule,
             "spec_cascade:0.5,redraw=target,redraw=target",
-            "'redraw=target' in 'spec_cascade:0.5,redraw=target,redraw=target' is not a key=value option that stands "
-            "there once.",
+            "'redraw=target' in 'spec_cascade:0.5,redraw=target,redraw=target' is not a key=value option that is "
+            "given once.",
         ),
         (parse_rule, "spec_cascade:0.5,redraw=draft", "redraw is 'draft': input should be 'target'"),
         (parse_rule, "spec_cascade:0.5,recompute=maybe", "recompute is 'maybe': input should be a valid boolean"),

@@ -10,10 +10,11 @@ from streamlit.testing.v1 import AppTest
 
 from core.lab.figure_notes import NOTES
 from core.records import ROOT, Position, Round, TopToken
-from core.rules.catalogue import RULES
+from core.rules.catalogue import LAB_RULES, RULES
 from pages.ui.kit import lab_link
 from pages.ui.kit.lab_link import Stored
 from pages.ui.kit.services import Services
+from pages.ui.live import form_values
 from storage.store import Store
 from tests.helpers import fake_app, sample
 from tests.pages.conftest import Open, html
@@ -61,10 +62,10 @@ def test_the_lab_opens_with_the_articles_tokens_and_every_rule(open_page: Open):
     assert linked(at, "preset") == "article"
     assert ">0.8000<" in html(at)
     assert row(at, "lossless")[1:4] == ["0.800", "0.0000", "0.0000"]
-    assert row(at, "lenience")[1:4] == ["0.950", "0.1500", "0.0612"]
-    assert row(at, "spec_cascade")[1:6] == ["0.700", "0.3571", "0.3560", "0.2321", "0.1329"]
-    assert row(at, "lenience")[-3:] == ["0.600", "0.150", "0.250"]
-    assert all(f'data-row="{rule.name}"' in html(at) for rule in RULES)
+    assert row(at, "lenience")[1:4] == ["1", "0.2000", "0.1212"]
+    assert row(at, "spec_cascade")[1:6] == ["0.700", "0.2875", "0.2844", "0.1625", "0.0613"]
+    assert row(at, "lenience")[-3:] == ["0.600", "0.100", "0.300"]
+    assert all(f'data-row="{rule.name}"' in html(at) for rule in LAB_RULES)
 
 
 def test_another_preset_changes_the_table_and_the_link(open_page: Open):
@@ -171,7 +172,7 @@ def test_every_tab_draws_a_table_or_a_figure_at_small_and_large_vocabularies(ope
     assert 'class="sl-cmp sl-lab"' in html(at) or at.get("plotly_chart")
 
 
-@pytest.mark.parametrize("rule", [rule.name for rule in RULES])
+@pytest.mark.parametrize("rule", [rule.name for rule in LAB_RULES])
 def test_every_rule_draws_in_detail_even_where_p_and_q_share_no_token(open_page: Open, rule: str):
     at = clean(open_page("rules", nothing_stored(), tab="one", rule=rule, p="1,0,0", q="0,0.5,0.5"))
     assert at.selectbox(key="lab_rule").value == rule
@@ -180,9 +181,9 @@ def test_every_rule_draws_in_detail_even_where_p_and_q_share_no_token(open_page:
 
 def test_a_rules_parameter_changes_its_law_in_every_tab(open_page: Open):
     at = clean(open_page("rules", nothing_stored(), tab="one", rule="lenience"))
-    at.number_input(key="lab_v_ell").set_value(0.5).run()
-    assert row(clean(at), "A")[5:7] == ["0", "0.600"]
-    assert "lenience:0.5" in html(at)
+    at.number_input(key="lab_v_ell").set_value(0.8).run()
+    assert row(clean(at), "B")[5:7] == ["1", "0.150"]
+    assert "lenience:0.8" in html(at)
 
 
 def test_the_redraw_is_a_choice_and_a_law_that_leaves_the_matched_support_says_how_much(open_page: Open):
@@ -194,11 +195,38 @@ def test_the_redraw_is_a_choice_and_a_law_that_leaves_the_matched_support_says_h
 
 def test_drawing_agrees_with_the_exact_law(open_page: Open):
     at = clean(open_page("rules", nothing_stored(), tab="drawn", rule="lenience"))
-    assert "They agree." in html(at)
+    at.number_input(key="lab_v_ell").set_value(0.8).run()
+    assert "They agree." in html(clean(at))
     assert row(at, "A")[3:] == ["0.6000", "✓"]
     assert row(at, "tokens per round")[3] == "4.5244"
     at.selectbox(key="lab_drawing").set_value("deterministic").run()
     assert row(clean(at), "A")[3] == "0.6250"
+
+
+def test_every_rule_is_tested_by_drawing_when_asked(open_page: Open):
+    at = clean(open_page("rules", nothing_stored(), tab="drawn"))
+    assert "test_lossless" not in html(at)
+    at.number_input(key="lab_rounds").set_value(400)
+    at.button(key="lab_test").click().run()
+    assert row(clean(at), "test_lossless")[1:3] == ["p", "0.0000"]
+    assert row(at, "test_lenience")[1:3] == ["its own law", "0.2000"]
+    for name in (*(rule.name for rule in LAB_RULES), "block"):
+        assert row(at, f"test_{name}")[-1] == "✓ follows"
+
+
+def test_the_lab_starts_with_what_the_live_form_starts_with(open_page: Open):
+    at = clean(open_page("rules", nothing_stored()))
+    for entry in RULES:
+        for one in entry.parameters:
+            if f"lab_v_{one.name}" in at.session_state:
+                assert at.session_state[f"lab_v_{one.name}"] == form_values.DEFAULTS[one.name]
+    assert at.session_state["lab_v_ell"] == 0.5 and at.session_state["lab_v_redraw"] == "target_in_set"
+
+
+def test_figure_2_keeps_the_redraw_of_the_papers_equation_13(open_page: Open):
+    at = clean(open_page("rules", nothing_stored(), tab="paper"))
+    assert at.selectbox(key="lab_f2_redraw").value == "draft_in_set"
+    assert at.number_input(key="lab_f2_ell").value == 0.8
 
 
 def test_block_verification_is_drawn_as_a_chain_and_refuses_siblings(open_page: Open):
@@ -262,7 +290,7 @@ def test_the_articles_examples_can_be_changed(open_page: Open):
         ("lab_a_final", "", "The final draw is one number"),
     ],
 )
-def test_a_bad_value_in_the_articles_round_is_said_in_a_sentence(open_page: Open, key: str, value: str, says: str):
+def test_a_bad_value_in_the_articles_round_is_explained_in_a_sentence(open_page: Open, key: str, value: str, says: str):
     at = open_page("rules", nothing_stored(), tab="article")
     at.text_input(key=key).set_value(value).run()
     assert says in html(clean(at))

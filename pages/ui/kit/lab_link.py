@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from core.errors import BadInput
-from core.lab.vocabularies import MOST_TOKENS, PRESETS, LabPair, lab_pair, names
+from core.lab.vocabularies import MAX_TOKENS, PRESETS, LabPair, lab_pair, names
 from core.records import ROOT
 from pages.ui.kit.runs import valid_id
 
@@ -37,8 +37,8 @@ def read(query: Mapping[str, str]) -> str | LabPair | Stored | None:
         p, q = _numbers("p", query.get("p", "")), _numbers("q", query.get("q", ""))
         if len(p) != len(q):
             raise BadInput(f"The link has {len(p)} values of p and {len(q)} of q: both are over the same tokens.")
-        if not 2 <= len(p) <= MOST_TOKENS:
-            raise BadInput(f"The link has {len(p)} tokens: the lab takes 2 to {MOST_TOKENS}.")
+        if not 2 <= len(p) <= MAX_TOKENS:
+            raise BadInput(f"The link has {len(p)} tokens: the lab takes 2 to {MAX_TOKENS}.")
         return lab_pair(names(len(p)), p, q)
     if "preset" in query:
         if query["preset"] not in PRESETS:
@@ -66,7 +66,7 @@ def numbers_of(text: str, name: str) -> tuple[float, ...]:
 def _numbers(name: str, text: str) -> tuple[float, ...]:
     parts: Sequence[str] = [part.strip() for part in text.split(",") if part.strip()]
     found = []
-    for part in parts[: MOST_TOKENS + 1]:
+    for part in parts[: MAX_TOKENS + 1]:
         try:
             found.append(float(part[:MOST_DIGITS]))
         except ValueError:

@@ -42,11 +42,11 @@ COLOURS = (palette.BLUE, palette.VERMILLION, palette.GREEN, palette.PURPLE, pale
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One setting of a rule: acceptance mass, distance, and how the setting reads."""
+    """One setting of a rule: its acceptance mass, its distance, and the text that names it."""
 
     x: float
     y: float | None
-    says: str
+    label: str
     marked: bool = True
 
 
@@ -111,7 +111,7 @@ def trade_off(paths: Sequence[Path], across: str, up: str, revision: str, height
             line=looks["line"] | {"width": 1.8},
             marker={"color": looks["colour"], "symbol": looks["symbol"],
                     "size": [7 if point.marked else 0 for point in drawn]},
-            customdata=[point.says for point in drawn],
+            customdata=[point.label for point in drawn],
             hovertemplate=f"{path.label}<br>%{{customdata}}<br>{across}: %{{x:.3f}}<br>{up}: %{{y:.4f}}<extra></extra>",
         )  # fmt: skip
         if path.here is not None and path.here.y is not None:
@@ -119,7 +119,7 @@ def trade_off(paths: Sequence[Path], across: str, up: str, revision: str, height
                 x=[path.here.x], y=[path.here.y], mode="markers", showlegend=False, legendgroup=path.label,
                 marker={"color": looks["colour"], "symbol": looks["symbol"], "size": 15,
                         "line": {"width": 2, "color": CEILING}},
-                customdata=[path.here.says],
+                customdata=[path.here.label],
                 hovertemplate=f"{path.label}, chosen<br>%{{customdata}}<br>{across}: %{{x:.3f}}<br>{up}: %{{y:.4f}}"
                 "<extra></extra>",
             )  # fmt: skip

@@ -1,7 +1,7 @@
-"""The rule lab's numbers, each computed once by core and kept. Torch is loaded here, at the first computation, since a
-page that is only opened must not wait for it.
+"""The rule lab's numbers, each computed once by core and cached. Torch is loaded at the first computation, so that
+opening a page does not wait for it.
 
-Errors are handed on as sentences and never kept.
+Errors are passed on and never cached.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from core.lab.article import Replay
     from core.lab.drawing import Drawn
     from core.lab.emission import Emission, PairFacts
-    from core.lab.figures import DivergenceCurves, Figure2, Figure8a, Figure8b
+    from core.lab.figures import CandidateSetRow, DivergenceCurves, Figure2, Figure8a, Figure8b, Lemma1Row
+    from core.lab.losslessness import Verdict
 
 KEPT = 256
 """Results of each kind that are kept for all visitors together."""
@@ -46,17 +47,25 @@ def emissions(texts: tuple[str, ...], pair: LabPair) -> tuple[Emission, ...]:
 @_remember
 def chain(text: str, pair: LabPair, gamma: int, rounds: int, seed: int) -> Drawn:
     """Rounds of a chain, drawn."""
-    from core.lab import drawing as monte_carlo
+    from core.lab import drawing as drawn
 
-    return monte_carlo.chain_rounds(text, pair.p, pair.q, gamma, rounds, seed)
+    return drawn.chain_rounds(text, pair.p, pair.q, gamma, rounds, seed)
 
 
 @_remember
 def siblings(text: str, pair: LabPair, count: int, drawing: Drawing, rounds: int, seed: int) -> Drawn:
     """Positions with several candidates, drawn."""
-    from core.lab import drawing as monte_carlo
+    from core.lab import drawing as drawn
 
-    return monte_carlo.sibling_rounds(text, pair.p, pair.q, count, drawing, rounds, seed)
+    return drawn.sibling_rounds(text, pair.p, pair.q, count, drawing, rounds, seed)
+
+
+@_remember
+def verdict(text: str, pair: LabPair, samples: int, seed: int) -> Verdict:
+    """The statistical test of one rule."""
+    from core.lab import losslessness
+
+    return losslessness.verdict(text, pair.p, pair.q, samples, seed)
 
 
 @_remember
@@ -98,6 +107,22 @@ def divergences(pair: LabPair, rule: str, topk: int) -> DivergenceCurves:
     from core.lab import figures
 
     return figures.divergences(pair.p, pair.q, rule, topk)
+
+
+@_remember
+def lemma1(pair: LabPair, grid: tuple[float, ...]) -> tuple[Lemma1Row, ...]:
+    """Lemma 1 over a grid of min-p thresholds."""
+    from core.lab import figures
+
+    return figures.lemma1_rows(pair.p, pair.q, grid)
+
+
+@_remember
+def candidate_sets(pair: LabPair, rule: str, depth: int) -> tuple[CandidateSetRow, ...]:
+    """Corollary 1 and Proposition 2."""
+    from core.lab import figures
+
+    return figures.candidate_sets(pair.p, pair.q, rule, depth)
 
 
 @_remember

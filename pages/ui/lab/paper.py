@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 import streamlit as st
 
+from core.grammar import rule_text
 from core.lab.figure_notes import NOTES, Notes
 from core.lab.vocabularies import LabPair
 from core.rules.catalogue import BY_NAME, ENTROPIES, FACTORS, THRESHOLDS
 from pages.ui.kit import charts, numbers, parts
 from pages.ui.lab import charts as lab_charts
-from pages.ui.lab import compute, paper_charts
-from pages.ui.lab import values as lab_values
-from pages.ui.lab.tables import Cell, Head, Line, distance, notes, probability, table
+from pages.ui.lab import compute, paper_charts, rule_fields
+from pages.ui.lab.tables import Cell, Head, Line, distance, notes, probability, table, token
 
 FIGURES = {
     "figure2": "Figure 2",
@@ -21,9 +21,19 @@ FIGURES = {
     "figure8a": "Figure 8a",
     "figure8b": "Figure 8b",
     "proposition1": "Proposition 1",
+    "lemma1": "Lemma 1",
+    "corollary1": "Corollary 1",
     "table1": "Table 1",
     "table6": "Table 6",
 }
+
+
+FIGURE2 = {"draft_weight": 0.5, "ell": 0.8, "p_base": 0.5, "redraw": "draft_in_set"}
+"""What Figure 2 starts with. Its panel (c) is the law of Eq. 12–13, which redraws from q inside the set."""
+
+
+DEPTH = 5
+"""Levels of the tree of Proposition 2: the paper's depth."""
 
 
 def draw(pair: LabPair) -> None:
@@ -40,9 +50,9 @@ def draw(pair: LabPair) -> None:
 
 
 def _figure2(pair: LabPair, _: Notes) -> None:
-    values = lab_values.fields(("draft_weight", "ell", "p_base"), redraw=True, hard=False)
+    values = rule_fields.figure_fields("f2", FIGURE2, ("cos_we", "lenience", "spec_cascade"))
     rules = tuple(
-        (title, BY_NAME[name].text(values))
+        (title, rule_text(BY_NAME[name], values))
         for title, name in (("(a) CoS", "cos_we"), ("(b) Lenience", "lenience"), ("(c) SpecCascade", "spec_cascade"))
     )
     found = compute.figure2(pair, rules)
@@ -102,14 +112,57 @@ def _figure8b(pair: LabPair, _: Notes) -> None:
 
 
 def _proposition1(pair: LabPair, _: Notes) -> None:
-    values = lab_values.fields(("p_base",), redraw=False, hard=False)
-    found = compute.divergences(pair, BY_NAME["spec_cascade"].text(values), 10)
+    values = rule_fields.figure_fields("p1", {"p_base": 0.5}, ("spec_cascade",))
+    found = compute.divergences(pair, rule_text(BY_NAME["spec_cascade"], values), 10)
     if found.allowed < 2:
         st.html(parts.note("info", "The allowed set holds one token: both divergences are 0. Lower p_base."))
     st.plotly_chart(
         paper_charts.divergences(found), config=charts.CONFIG, key="lab_p1",
         alt="KL of standard SD and of EAGLE against TV(p, q) as the draft nears the target.",
     )  # fmt: skip
+
+
+def _lemma1(pair: LabPair, _: Notes) -> None:
+    heads = (
+        Head("p_base", number=False), Head("p(A)", "z, the mass of the allowed set."),
+        Head("Gain", "Σ over A of min{(q−p)₊, (1/z−1) p}."), Head("Loss", "L_trunc, Σ of min(p, q) outside A."),
+        Head("ΔBE", "Gain − loss."), Head("Directly", "Σ min(p_Θ, q) − Σ min(p, q): the same."),
+        Head("As printed", "With L_trunc inside the sum."),
+    )  # fmt: skip
+    lines = [
+        Line(
+            Cell(f"{row.p_base:g}"),
+            (
+                probability(row.effect.z), Cell(f"{row.effect.gain:.4f}"), Cell(f"{row.effect.loss:.4f}"),
+                Cell(f"{row.effect.change:+.4f}"), Cell(f"{row.effect.direct:+.4f}"), Cell(f"{row.printed:+.4f}"),
+            ),
+            f"lemma1_{row.p_base:g}",
+        )
+        for row in compute.lemma1(pair, THRESHOLDS)
+    ]  # fmt: skip
+    st.html(table(heads, lines, "Lemma 1"))
+
+
+def _corollary1(pair: LabPair, _: Notes) -> None:
+    values = rule_fields.figure_fields("c1", {"p_base": 0.5}, ("spec_cascade",))
+    heads = (
+        Head("|C|", number=False), Head("Candidates C", "The draft's most likely tokens.", number=False),
+        Head("Lossless", "p_Θ(C)"), Head("SpecCascade", "1[C ∩ A ≠ ∅]"),
+        Head("BE lossless", "Accepted tokens a round, 5 levels."), Head("BE SpecCascade", "As BE lossless."),
+    )  # fmt: skip
+    lines = [
+        Line(
+            Cell(f"{row.size}"),
+            (
+                Cell(" ".join(token(pair.tokens[one]) for one in row.candidates), kind="left"),
+                probability(row.lossless), probability(row.spec_cascade),
+                Cell(f"{row.lossless_efficiency:.4f}"), Cell(f"{row.cascade_efficiency:.4f}"),
+            ),
+            f"set_{row.size}",
+        )
+        for row in compute.candidate_sets(pair, rule_text(BY_NAME["spec_cascade"], values), DEPTH)
+    ]  # fmt: skip
+    st.html(table(heads, lines, "Sets of candidates"))
 
 
 def _table(number: int) -> Callable[[LabPair, Notes], None]:
@@ -149,6 +202,8 @@ _DRAW: dict[str, Callable[[LabPair, Notes], None]] = {
     "figure8a": _figure8a,
     "figure8b": _figure8b,
     "proposition1": _proposition1,
+    "lemma1": _lemma1,
+    "corollary1": _corollary1,
     "table1": _table(1),
     "table6": _table(6),
 }

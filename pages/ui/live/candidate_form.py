@@ -58,7 +58,7 @@ def _shape(prefix: str) -> None:
 
 
 def _rule(prefix: str, asked: RunSpec | str | None) -> None:
-    if rule_form.part(prefix) not in ("lossless", "block"):
+    if not rule_form.part(prefix).lossless:
         st.html(parts.note("warn", notices.LOSSY))
     for sentence in degenerate.notices(asked.request) if isinstance(asked, RunSpec) else ():
         st.html(parts.note("info", sentence))

@@ -8,7 +8,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from core.errors import BadInput
-from core.grammar import format_allowed, parse_allowed, sentence
+from core.grammar import format_allowed, parse_allowed
+from core.rules import catalogue
 from core.types import (
     ChainShape,
     EarlyExitDrafter,
@@ -24,8 +25,8 @@ from core.types import (
     SmallModelDrafter,
     Stops,
     TreeShape,
+    sentence,
 )
-from pages.ui.live import rule_values
 from pages.ui.live.examples import EXAMPLES
 
 Values = dict[str, Any]
@@ -52,7 +53,7 @@ DEFAULTS: Values = {
     "steps": 3,
     "topk": 2,
     "nodes": 6,
-    **rule_values.DEFAULTS,
+    **catalogue.DEFAULTS,
     **Sampling(temperature=0.0).model_dump(),
     "allowed": "",
     "measure_distortion": True,
@@ -84,7 +85,7 @@ def spec_of(values: Mapping[str, Any]) -> RunSpec:
                 stops=Stops(max_new_tokens=v["max_new_tokens"], stop_strings=stop_strings(v["stop_strings"] or "")),
                 drafter=_drafter(v),
                 shape=NoShape() if plain else _shape(v),
-                rule=Lossless() if plain else rule_values.rule_of(v),
+                rule=Lossless() if plain else catalogue.rule_of(v),
                 seed=v["seed"],
                 measure_distortion=v["measure_distortion"],
             ),
@@ -114,7 +115,7 @@ def values_of(spec: RunSpec) -> Values:
         "max_new_tokens": request.stops.max_new_tokens,
         "stop_strings": "\n".join(show_stop(text) for text in request.stops.stop_strings),
         "seed": str(request.seed),
-        **rule_values.rule_values(request.rule),
+        **catalogue.rule_values(request.rule),
         **request.sampling.model_dump(),
         "allowed": format_allowed(request.sampling.allowed),
         "measure_distortion": request.measure_distortion,
@@ -165,25 +166,17 @@ def _shape(v: Values) -> Any:
     return ChainShape(gamma=v["gamma"])
 
 
-_WORDS = {
+_WORDS = {one.field: one.symbol for entry in catalogue.RULES for one in entry.parameters if one.symbol} | {
     "prompt": "The prompt",
     "name": "The pair",
     "max_new_tokens": "Most new tokens",
     "stop_strings": "A stop string",
     "min_ngram": "Shortest n-gram",
     "max_ngram": "Longest n-gram",
-    "ell": "ℓ",
-    "p_base": "p_base",
-    "draft_weight": "The draft's weight",
-    "mu": "μ",
-    "lam": "λ",
-    "delta": "δ",
     "gamma": "γ",
     "top_k": "Top-k",
     "top_p": "Top-p",
     "min_p": "Min-p",
-    "eta": "η",
-    "epsilon": "ε",
     "repetition_penalty": "The repetition penalty",
 }
 

@@ -11,9 +11,10 @@ import streamlit as st
 from core.errors import BadInput
 from core.results.counterparts import Counterpart, counterparts
 from core.results.matching import reference_sampling
+from core.rules import catalogue
 from core.types import Request, RunSpec
 from pages.ui.kit.fields import key
-from pages.ui.live import candidate_form, rule_values
+from pages.ui.live import candidate_form
 from pages.ui.live import form_values as fv
 from pages.ui.rounds.counterparts import label
 
@@ -22,7 +23,7 @@ ON = "race_on"
 SAME_LAW = "same_law"
 REASON = "race_reason"
 NAMES = (
-    "drafter", "min_ngram", "max_ngram", "layers", "shape", "gamma", "steps", "topk", "nodes", *rule_values.DEFAULTS,
+    "drafter", "min_ngram", "max_ngram", "layers", "shape", "gamma", "steps", "topk", "nodes", *catalogue.DEFAULTS,
 )  # fmt: skip
 """Fields that the second configuration has of its own."""
 HELP = (

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from core.errors import BadInput
+from core.grammar import rule_text
 from core.lab.ablations import ceiling_rule_is_lenience, table1, table6
 from core.lab.alignment import figure4, simulated_pair
 from core.lab.figure_notes import NOTES
-from core.lab.figures import divergences, figure2, figure8a, figure8b
-from core.rules.catalogue import BY_NAME, ENTROPIES, FACTORS, THRESHOLDS
+from core.lab.figures import candidate_sets, divergences, figure2, figure8a, figure8b, lemma1_rows
+from core.rules.catalogue import ENTROPIES, FACTORS, LAB_RULES, THRESHOLDS
 
 P, Q = np.array([0.2, 0.5, 0.3]), np.array([0.3, 0.6, 0.1])
 """The article's pair, out of order, so that sorting shows."""
@@ -149,6 +150,24 @@ def test_where_no_candidate_of_the_tree_is_allowed_eagle_has_no_divergence():
         divergences(p, q, "lossless")
 
 
+def test_lemma_1_at_the_papers_thresholds_is_the_direct_difference_and_not_what_is_printed():
+    p, q = (0.5, 0.3, 0.2), (0.6, 0.1, 0.3)
+    rows = {row.p_base: row for row in lemma1_rows(p, q, THRESHOLDS)}
+    half = rows[0.5]
+    assert (half.effect.gain, half.effect.loss, half.effect.change) == pytest.approx((0.1, 0.2, -0.1))
+    assert half.printed == pytest.approx(0.1 - 2 * 0.2)
+    assert all(row.effect.change == pytest.approx(row.effect.direct) for row in rows.values())
+
+
+def test_a_cascade_accepts_a_set_of_candidates_at_least_as_often_as_the_lossless_rule():
+    p, q = (0.5, 0.3, 0.2), (0.1, 0.6, 0.3)
+    one, two, three = candidate_sets(p, q, "spec_cascade:0.5", depth=2)
+    assert (one.candidates, two.candidates) == ((1,), (1, 2))
+    assert (one.lossless, one.spec_cascade) == pytest.approx((0.375, 1.0))
+    assert two.lossless == pytest.approx(0.375) and three.lossless == pytest.approx(1.0)
+    assert (one.lossless_efficiency, one.cascade_efficiency) == pytest.approx((0.375 + 0.375**2, 2.0))
+
+
 def test_table_1s_rows_are_the_formulas_renormalised_and_say_what_they_sum_to():
     rows = {row.label: row for row in table1(P, Q, FACTORS)}
     assert rows["Lossless"].mass == pytest.approx(0.8) and rows["Lossless"].tv == pytest.approx(0.0)
@@ -187,7 +206,8 @@ def test_a_ceiling_coded_as_a_rule_of_its_own_is_lenience():
 
 def test_every_figure_has_its_notes_and_every_rule_a_grammar_text_within_its_range():
     assert all(notes.equation and notes.assumes and notes.differs for notes in NOTES.values())
-    for rule in BY_NAME.values():
-        swept = rule.swept({})
-        assert (rule.parameter is None) == (not swept)
-        assert len({text for _, text in swept}) == len(swept)
+    for rule in LAB_RULES:
+        swept, parameter = rule.swept(), rule.sweep
+        assert (parameter is None) == (not swept)
+        if parameter is not None:
+            assert len({rule_text(rule, {parameter.name: value}) for value in swept}) == len(swept)

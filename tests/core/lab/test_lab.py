@@ -9,16 +9,15 @@ import torch
 
 from core.drafting.draft import Drawing
 from core.errors import BadInput
-from core.grammar import parse_rule
+from core.grammar import parse_rule, rule_text
 from core.lab.article import replay
-from core.lab.drawing import chain_rounds, exact_law, sibling_rounds
+from core.lab.drawing import chain_rounds, exact_law, sibling_rounds, wilson
 from core.lab.emission import emission, facts
-from core.lab.intervals import wilson
-from core.lab.rule_table import rule_rows
 from core.lab.vocabularies import PRESETS, REST, lab_pair, of_position, of_preset
 from core.records import ROOT, Position, TopToken
-from core.rules.catalogue import BLOCK, BY_NAME, RULES
+from core.rules.catalogue import BY_NAME, LAB_RULES
 from core.rules.table import induced, token_rule
+from core.types import CosWE, Lossless
 from tests.helpers.rule_texts import RULES as TEXTS
 
 P, Q = (0.5, 0.3, 0.2), (0.6, 0.1, 0.3)
@@ -53,17 +52,9 @@ def test_contrasting_with_a_draft_of_other_tokens_leaves_the_target_and_says_so(
     assert "r* is p" in one.note and one.induced == (0.5, 0.5, 0.0)
 
 
-def test_the_record_is_that_of_the_command_lines_table():
-    for row in rule_rows(P, Q):
-        one = emission(row.rule, P, Q)
-        assert one.rule == row.rule and one.induced == pytest.approx(row.induced)
-        assert (one.mass, one.tv, one.escaped) == pytest.approx((row.acceptance_mass, row.tv, row.escaped_mass))
-        assert one.kl == pytest.approx(row.kl)
-
-
 def test_the_mixtures_weight_is_said_in_both_meanings_of_the_papers_lambda():
-    assert "λ is 0.8 in its Eq. 7-8 and 0.2 in its tables" in BY_NAME["cos_we"].remark({"draft_weight": 0.2})
-    assert BY_NAME["lossless"].remark({}) == ""
+    assert "λ is 0.8 in its Eq. 7-8 and 0.2 in its tables" in BY_NAME["cos_we"].remark(CosWE(draft_weight=0.2))
+    assert BY_NAME["lossless"].remark(Lossless()) == ""
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -82,10 +73,10 @@ def test_every_record_is_a_law_and_adds_up(text):
 def test_no_rule_and_no_distribution_are_refused_in_sentences():
     with pytest.raises(BadInput, match="is no rule"):
         emission("nonsense:1", P, Q)
-    with pytest.raises(BadInput, match="p of token 1 is nan"):
+    with pytest.raises(BadInput, match="p of token 1 is empty or not a number"):
         emission("lossless", (float("nan"), 1.0), (0.5, 0.5))
     with pytest.raises(BadInput, match="ell"):
-        RULES[1].text({"ell": 2.0})
+        rule_text(BY_NAME["lenience"], {"ell": 2.0})
 
 
 def test_the_pairs_facts_are_its_overlap_distance_and_entropies():
@@ -169,9 +160,9 @@ def test_what_a_chain_emits_first_agrees_with_the_induced_law(text):
 
 
 @pytest.mark.parametrize("drawing", DRAWINGS)
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+@pytest.mark.parametrize("rule", LAB_RULES, ids=lambda rule: rule.name)
 def test_what_two_siblings_emit_agrees_with_the_law_that_weighs_every_list(rule, drawing):
-    found = sibling_rounds(rule.text({"epsilon": 0.4}), P, Q, 2, drawing, rounds=400, seed=5)
+    found = sibling_rounds(rule_text(rule, {"typical_epsilon": 0.4}), P, Q, 2, drawing, rounds=400, seed=5)
     assert found.outside == 0 and found.accepted.inside, found
     assert sum(share.exact or 0.0 for share in found.law) == pytest.approx(1.0, abs=1e-9)
 
@@ -210,7 +201,7 @@ def test_a_drawing_of_another_rule_falls_outside_the_band():
 
 def test_tokens_per_round_of_a_chain_is_the_articles_formula_and_a_block_keeps_more():
     chain = chain_rounds("lossless", P, Q, gamma=4, rounds=2000, seed=2).tokens_per_round
-    block = chain_rounds(BLOCK.text({}), P, Q, gamma=3, rounds=2000, seed=2).tokens_per_round
+    block = chain_rounds("block", P, Q, gamma=3, rounds=2000, seed=2).tokens_per_round
     assert chain is not None and chain.exact == pytest.approx(3.3616) and chain.inside
     assert block is not None and block.exact == pytest.approx(1 + 2.022) and block.inside
 

@@ -23,7 +23,7 @@ from core.results.metrics import (
     token_gaps,
     violations,
 )
-from core.rules.table import LosslessRule
+from core.rules.token_rule import LosslessRule
 from tests.helpers import sample
 from tests.helpers.fakes import scripted
 from tests.helpers.sample import counted

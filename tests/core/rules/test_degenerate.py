@@ -1,4 +1,4 @@
-"""Combinations in which a rule's idea has nothing to work on: told in a sentence, or refused in one."""
+"""Requests whose rule has nothing to work on: a notice in one sentence, or a refusal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.helpers.fakes import always, fake_pair, hashed
 from tests.helpers.rule_texts import RULES
 
 
-def said(drafter: str, shape: str, rule: str, temperature: float = 1.0) -> str:
+def noticed(drafter: str, shape: str, rule: str, temperature: float = 1.0) -> str:
     return " ".join(notices(ask("abcabc", drafter, shape, rule, temperature=temperature)))
 
 
@@ -31,7 +31,7 @@ def test_a_block_of_a_tree_is_refused_with_what_to_choose(drafter, shape):
     ("drafter", "shape"), [("model", "chain:3"), ("model", "s3_k1_d4"), ("prompt_lookup", "chain:3")]
 )
 def test_a_block_of_a_chain_says_why_its_distortion_is_not_measured(drafter, shape):
-    assert said(drafter, shape, "block").startswith("Block verification judges a chain as a whole")
+    assert noticed(drafter, shape, "block").startswith("Block verification judges a chain as a whole")
 
 
 def test_a_block_has_no_tree_counterpart_and_its_baseline_is_token_verification():
@@ -44,7 +44,7 @@ def test_a_block_has_no_tree_counterpart_and_its_baseline_is_token_verification(
 
 @pytest.mark.parametrize("rule", ["cos_we:0.5", "cos_cd:0.5", "lenience:0.5", "spec_cascade:0.5", "typical:0.3"])
 def test_a_sampled_chain_needs_no_notice(rule):
-    assert said("model", "chain:3", rule) == ""
+    assert noticed("model", "chain:3", rule) == ""
 
 
 @pytest.mark.parametrize(
@@ -61,17 +61,15 @@ def test_a_sampled_chain_needs_no_notice(rule):
     ],
 )
 @pytest.mark.parametrize(("drafter", "shape"), [("prompt_lookup", "chain:3"), ("model", "s2_k2_d4")])
-def test_candidates_that_are_not_sampled_have_a_one_hot_q_and_the_app_says_what_that_makes(
-    rule, sentence, drafter, shape
-):
-    assert sentence in said(drafter, shape, rule)
+def test_a_notice_explains_what_a_rule_does_with_candidates_that_are_not_sampled(rule, sentence, drafter, shape):
+    assert sentence in noticed(drafter, shape, rule)
 
 
 @pytest.mark.parametrize("rule", [*RULES, "block"])
 @pytest.mark.parametrize(
     ("drafter", "shape"), [("model", "chain:3"), ("model", "s2_k2_d4"), ("prompt_lookup", "chain:3")]
 )
-def test_what_is_said_of_greedy_decoding_is_so(rule, drafter, shape):
+def test_the_notice_about_greedy_decoding_is_true(rule, drafter, shape):
     """Rules without a law of their own decode what plain decoding decodes; all others say so when they don't."""
     if rule == "block" and shape == "s2_k2_d4":
         return
@@ -88,17 +86,17 @@ def test_what_is_said_of_greedy_decoding_is_so(rule, drafter, shape):
 
 
 @pytest.mark.parametrize("rule", ["lenience:1", "cos_we:0"])
-def test_a_parameter_that_changes_nothing_is_told(rule):
-    assert "is the lossless rule: it changes nothing" in said("model", "chain:3", rule)
+def test_a_parameter_that_changes_nothing_has_a_notice(rule):
+    assert "is the lossless rule: it changes nothing" in noticed("model", "chain:3", rule)
 
 
-def test_the_ablations_say_that_they_are_renormalised():
+def test_the_notice_of_the_ablations_mentions_that_they_are_renormalised():
     for rule in ("adaptive_interpolation:0.5", "overshoot_ceiling:0.5"):
-        assert "doesn't sum to one; it is renormalised here" in said("model", "chain:3", rule)
+        assert "doesn't sum to one; it is renormalised here" in noticed("model", "chain:3", rule)
 
 
-def test_plain_and_lossless_decoding_have_nothing_to_say():
-    assert said("none", "none", "lossless") == said("model", "chain:3", "lossless") == ""
+def test_plain_and_lossless_decoding_have_no_notice():
+    assert noticed("none", "none", "lossless") == noticed("model", "chain:3", "lossless") == ""
 
 
 @pytest.mark.parametrize("rule", [rule for rule in RULES if rule != "lossless"])

@@ -1,7 +1,7 @@
 """The rule lab's p and q: a preset, a stored position, or what is typed into the table. Kept in the link.
 
-``session_state`` holds what the table began with (its *source*); edits live in the table's own widget, and the link
-follows what is shown.
+``session_state`` holds what the table began with (its *source*), as the parameters of a link; edits live in the
+table's own widget, and the link follows what is shown.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from storage.filters import RunFilter
 SOURCE, VERSION, WRITTEN = "lab_source", "lab_version", "lab_written"
 FROM = "lab_from"
 STORED, OWN = "stored", "own"
-MOST_RUNS = 50
-ROW, MOST_HEIGHT = 35, 353
+MAX_RUNS = 50
+ROW, MAX_HEIGHT = 35, 353
 """Pixels of the table: a row, and all of it before it scrolls."""
+ARTICLE = {"preset": "article"}
+ANY_STORED = {"run": ""}
+"""A stored position that is still to be chosen."""
 LINKED = ("preset", "p", "q", "run", "round", "at")
 
 Source = str | LabPair | Stored
 
 
 def draw(app: Services) -> LabPair | None:
-    """The panel; the pair as edited and normalised, or None when there is none yet (a sentence says why)."""
+    """The panel; the pair as edited and normalised, or None, with a sentence, when there is none yet."""
     _follow_link()
     with st.container(key="lab_input"):
         left, right = st.columns([1, 1.15], gap="medium")
@@ -60,37 +63,41 @@ def draw(app: Services) -> LabPair | None:
 
 
 def _source() -> Source:
-    return st.session_state.get(SOURCE, "article")
+    link: dict[str, str] = st.session_state.get(SOURCE, ARTICLE)
+    if link == ANY_STORED:
+        return Stored("", 0, ROOT)
+    return lab_link.read(link) or "article"
 
 
-def _put(source: Source) -> None:
-    """Begin anew from ``source``: the table forgets its edits."""
-    st.session_state[SOURCE] = source
+def _begin(link: dict[str, str]) -> None:
+    """Begin anew from ``link``: the table forgets its edits."""
+    st.session_state[SOURCE] = link
     st.session_state[VERSION] = st.session_state.get(VERSION, 0) + 1
+    source = _source()
     st.session_state[FROM] = source if isinstance(source, str) else STORED if isinstance(source, Stored) else OWN
 
 
 def _chosen() -> None:
     asked = st.session_state[FROM]
     if asked in PRESETS:
-        _put(asked)
+        _begin({"preset": asked})
     elif asked == STORED:
-        _put(Stored("", 0, ROOT))
+        _begin(ANY_STORED)
 
 
 def _follow_link() -> None:
-    """What the address asks for, once: afterwards the address follows the page."""
+    """Begin with what the address names, once; afterwards the address follows the page."""
     asked = {name: st.query_params[name] for name in LINKED if name in st.query_params}
     if asked and asked != st.session_state.get(WRITTEN):
         try:
             found = lab_link.read(asked)
         except BadInput as error:
             st.html(parts.note("warn", f"{error} The article's tokens are shown instead."))
-            found = "article"
-        _put(found if found is not None else "article")
+            found = None
+        _begin(ARTICLE if found is None else asked)
         st.session_state[WRITTEN] = asked
     elif FROM not in st.session_state:
-        _put(_source())
+        _begin(st.session_state.get(SOURCE, ARTICLE))
 
 
 def _write_link(shown: LabPair, begun: LabPair) -> None:
@@ -132,7 +139,7 @@ def _edited(begun: LabPair) -> LabPair:
         },
         num_rows="dynamic",
         hide_index=True,
-        height=min(ROW * (begun.size + 2) + 3, MOST_HEIGHT),
+        height=min(ROW * (begun.size + 2) + 3, MAX_HEIGHT),
         key=f"lab_table_{st.session_state.get(VERSION, 0)}",
         alt="The vocabulary with the target's and the draft's probability of each token",
     )
@@ -185,7 +192,7 @@ def _facts(pair: LabPair) -> None:
     if pair.has_rest:
         st.caption(
             "“rest” stands for every token that is not listed. Rules look at each token by itself, so a threshold may "
-            "judge the rest otherwise than its parts."
+            "treat the rest differently from its parts."
         )
 
 
@@ -197,7 +204,7 @@ def _stored(app: Services, asked: Stored) -> LabPair | None:
     if app.runs is None:
         st.html(parts.note("warn", app.trouble() or "No run can be read.", "Runs are not being kept."))
         return None
-    recent = [run for run in app.runs.list(RunFilter(), limit=MOST_RUNS) if run.drafter != "none"]
+    recent = [run for run in app.runs.list(RunFilter(), limit=MAX_RUNS) if run.drafter != "none"]
     labels = {run.run_id: f"{numbers.moment(run.submitted_at)} · {run.drafter} {run.shape}" for run in recent}
     if asked.run_id and asked.run_id not in labels:
         labels[asked.run_id] = f"{asked.run_id[:8]}…"
@@ -234,7 +241,7 @@ def _stored(app: Services, asked: Stored) -> LabPair | None:
             key=f"lab_at_{st.session_state[VERSION]}_{run_id}_{number}",
         )  # fmt: skip
     if (run_id, number, at) != (asked.run_id, asked.round, asked.at):
-        st.session_state[SOURCE] = Stored(run_id, number, at)
+        st.session_state[SOURCE] = lab_link.query(Stored(run_id, number, at))
     return of_position(places[at])
 
 

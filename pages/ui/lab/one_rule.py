@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import streamlit as st
 
+from core.grammar import parse_rule, rule_text
 from core.lab.vocabularies import LabPair
-from core.rules.catalogue import LabRule
+from core.rules.catalogue import RuleEntry
+from core.types import TargetLawSpec
 from pages.ui.kit import charts, numbers, parts
-from pages.ui.lab import all as lab_all
 from pages.ui.lab import charts as lab_charts
-from pages.ui.lab import compute
-from pages.ui.lab import values as lab_values
+from pages.ui.lab import compute, every_rule, rule_fields
 from pages.ui.lab.tables import Cell, Head, Line, probability, table, token
 
 MATCHED = "The matched law is p_Θ, the target under the same allowed set; TV {tv}, KL {kl}."
@@ -19,9 +19,9 @@ MATCHED = "The matched law is p_Θ, the target under the same allowed set; TV {t
 def draw(pair: LabPair) -> None:
     """The chosen rule."""
     with st.container(horizontal=True, key="lab_choice"):
-        rule = lab_values.choose("lab_rule")
-        values = lab_values.fields_of(rule)
-    text = rule.text(values)
+        rule = rule_fields.choose("lab_rule")
+        values = rule_fields.fields_of(rule)
+    text = rule_text(rule, values)
     [one] = compute.emissions((text,), pair)
     st.html(_formulas(rule, text))
     kl = numbers.NOTHING if one.kl is None else f"{one.kl:.4f}"
@@ -42,7 +42,7 @@ def draw(pair: LabPair) -> None:
         st.caption(MATCHED.format(tv=f"{one.ref_tv:.4f}", kl=matched + escaped))
     if one.note:
         st.html(parts.note("info", one.note))
-    if remark := rule.remark(values):
+    if remark := _remark(rule, text):
         st.caption(remark)
     figure = compute.figure2(pair, ((rule.label, text),))
     with st.container(key="lab_one_charts"):
@@ -72,26 +72,36 @@ def draw(pair: LabPair) -> None:
     st.html(table(heads, lines, f"{rule.label}, token by token"))
 
 
-def _sweep(rule: LabRule, values: dict, pair: LabPair) -> None:
-    swept = rule.parameter is not None
+def _sweep(rule: RuleEntry, values: dict, pair: LabPair) -> None:
+    swept = rule.sweep is not None
     st.html(
-        f'<h3 class="sl-h">{"Its parameter swept" if swept else "Where it stands"}'
+        f'<h3 class="sl-h">{"Its parameter swept" if swept else "Where it lies"}'
         " <small>marks: the paper’s grid</small></h3>"
     )
-    up = lab_all.measure("lab_measure_one")
-    [one] = compute.emissions((rule.text(values),), pair)
-    path = lab_all.path(rule, values, pair, up, one)
+    up = every_rule.measure("lab_measure_one")
+    [one] = compute.emissions((rule_text(rule, values),), pair)
+    path = every_rule.path(rule, values, pair, up, one)
     if all(point.y is None for point in path.points):
         st.html(parts.empty("No finite divergence", "The law leaves the support everywhere: choose a TV."))
         return
-    figure = lab_charts.trade_off([path], "acceptance mass", lab_all.MEASURES[up], f"one_{rule.name}_{up}", height=310)
+    figure = lab_charts.trade_off(
+        [path], "acceptance mass", every_rule.MEASURES[up], f"one_{rule.name}_{up}", height=310
+    )
     st.plotly_chart(
         figure, config=charts.CONFIG, key="lab_sweep",
-        alt=f"Acceptance mass of {rule.label} against {lab_all.MEASURES[up]} along its parameter.",
+        alt=f"Acceptance mass of {rule.label} against {every_rule.MEASURES[up]} along its parameter.",
     )  # fmt: skip
 
 
-def _formulas(rule: LabRule, text: str) -> str:
+def _remark(rule: RuleEntry, text: str) -> str:
+    spec = parse_rule(text)
+    parts = [rule.remark(spec)]
+    if isinstance(spec, TargetLawSpec):
+        parts.append("r* needs a draft: a bonus token, after a wholly accepted draft, comes from p.")
+    return " ".join(part for part in parts if part)
+
+
+def _formulas(rule: RuleEntry, text: str) -> str:
     rows = [("Accepts", rule.accept), ("Redraws from", rule.redraws), ("Emits", rule.emits), ("Source", rule.source),
             ("Written", text)]  # fmt: skip
     return f'<p class="sl-reason">{rule.about}</p>' + parts.pairs_list(rows)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import streamlit as st
 
+from core.grammar import rule_text
 from core.lab.vocabularies import LabPair
-from core.rules.catalogue import PARAMETERS, RULES, LabRule
+from core.rules.catalogue import LAB_RULES, RuleEntry
 from pages.ui.kit import charts, numbers, parts
 from pages.ui.lab import charts as lab_charts
-from pages.ui.lab import compute
-from pages.ui.lab import values as lab_values
+from pages.ui.lab import compute, rule_fields
 from pages.ui.lab.charts import Path, Point
 from pages.ui.lab.tables import Cell, Head, Line, distance, nats, probability, table, token
 
@@ -42,15 +42,15 @@ HEADS = (
 def draw(pair: LabPair) -> None:
     """Parameters, the table, the trade-off of every rule."""
     with st.expander("Parameters of the rules", icon=":material/tune:"):
-        values = lab_values.all_fields()
-    found = compute.emissions(tuple(rule.text(values) for rule in RULES), pair)
+        values = rule_fields.all_fields()
+    found = compute.emissions(tuple(rule_text(rule, values) for rule in LAB_RULES), pair)
     shown = st.segmented_control(
         "Token by token", list(VECTORS), format_func=VECTORS.__getitem__, default="induced", required=True,
         key="lab_vector",
     )  # fmt: skip
     st.html(table((*HEADS, *_token_heads(pair)), _lines(found, shown or "induced"), "Every rule at this p and q"))
     for note in dict.fromkeys(one.note for one in found if one.note):
-        which = ", ".join(rule.label for rule, one in zip(RULES, found, strict=True) if one.note == note)
+        which = ", ".join(rule.label for rule, one in zip(LAB_RULES, found, strict=True) if one.note == note)
         st.html(parts.note("info", note, f"{which}:"))
     st.caption(
         "Bonus tokens, drawn after a whole draft was accepted, come from p, or from p_Θ for redraws inside the set; "
@@ -58,7 +58,7 @@ def draw(pair: LabPair) -> None:
     )
     st.html('<h3 class="sl-h">Each rule along its parameter <small>large: as chosen above</small></h3>')
     up = measure("lab_measure_all")
-    paths = [path(rule, values, pair, up, one) for rule, one in zip(RULES, found, strict=True)]
+    paths = [path(rule, values, pair, up, one) for rule, one in zip(LAB_RULES, found, strict=True)]
     figure = lab_charts.trade_off(paths, "acceptance mass", MEASURES[up], f"all_{up}", height=460)
     st.plotly_chart(
         figure, config=charts.CONFIG, key="lab_trade_off",
@@ -75,24 +75,23 @@ def measure(key: str) -> str:
     return chosen or "tv"
 
 
-def path(rule: LabRule, values: Mapping[str, Any], pair: LabPair, up: str, here: Emission) -> Path:
+def path(rule: RuleEntry, values: Mapping[str, Any], pair: LabPair, up: str, here: Emission) -> Path:
     """The rule along its parameter, marked at the paper's grid."""
-    swept = rule.swept(values)
-    if not swept or rule.parameter is None:
+    swept, parameter = rule.swept(), rule.sweep
+    if parameter is None:
         return Path(rule.label, (_point(here, up, rule.label),))
-    parameter = PARAMETERS[rule.parameter]
-    found = compute.emissions(tuple(text for _, text in swept), pair)
-    marks = parameter.grid or tuple(value for value, _ in swept)
+    texts = tuple(rule_text(rule, {**values, parameter.name: value}) for value in swept)
+    marks = parameter.grid or swept
     points = tuple(
         _point(one, up, f"{parameter.symbol} = {value:g}", value in marks)
-        for (value, _), one in zip(swept, found, strict=True)
+        for value, one in zip(swept, compute.emissions(texts, pair), strict=True)
     )
-    chosen = values[parameter.key]
+    chosen = values[parameter.name]
     return Path(rule.label, points, _point(here, up, f"{parameter.symbol} = {chosen:g}"))
 
 
-def _point(one: Emission, up: str, says: str, marked: bool = True) -> Point:
-    return Point(one.mass, getattr(one, up), says, marked)
+def _point(one: Emission, up: str, label: str, marked: bool = True) -> Point:
+    return Point(one.mass, getattr(one, up), label, marked)
 
 
 def _token_heads(pair: LabPair) -> list[Head]:
@@ -102,7 +101,7 @@ def _token_heads(pair: LabPair) -> list[Head]:
 def _lines(found: Sequence[Emission], vector: str) -> list[Line]:
     lines = []
     family = ""
-    for rule, one in zip(RULES, found, strict=True):
+    for rule, one in zip(LAB_RULES, found, strict=True):
         cells = (
             probability(one.mass),
             distance(one.tv),
