@@ -35,8 +35,7 @@ from core.types import (
     Stops,
     TreeShape,
 )
-from storage.arrow import arrow_schema, insert_rows
-from storage.database import Database
+from storage.database import Database, arrow_schema, insert_rows
 from storage.run_rows import ended_row, fingerprint_row, started_row, submitted_row
 from storage.schema import candidates, fingerprints, positions, rounds, runs, tags, top_tokens
 from storage.writer import LOG_BYTES

@@ -32,7 +32,7 @@ PRECISIONS: dict[Precision, str] = {
     "int8": "int8 (CPU)",
 }
 DEVICES: dict[Device, str] = {"auto": "Automatic", "cpu": "CPU", "cuda": "GPU"}
-MOST_USED = 40
+MAX_USED = 40
 """Pairs of stored runs that are listed."""
 
 
@@ -160,7 +160,7 @@ def used(now: Scene) -> list[str]:
     found += [now.load.spec.pair.name] if now.load is not None else []
     if now.app.runs is not None:
         with suppress(SpecLensError):
-            found += now.app.runs.facets().pair[:MOST_USED]
+            found += now.app.runs.facets().pair[:MAX_USED]
     return list(dict.fromkeys(found))
 
 

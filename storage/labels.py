@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, delete, func, select, update
 
 from core.errors import BadInput
-from storage.arrow import insert_rows
+from storage.database import insert_rows
 from storage.schema import runs, tags
 from storage.values import text
 
-MOST_NAME = 200
+MAX_NAME = 200
 """Longest name, in characters."""
 
-MOST_NOTE = 20_000
+MAX_NOTE = 20_000
 """Longest note, in characters."""
 
-MOST_TAG = 50
+MAX_TAG = 50
 """Longest tag, in characters."""
 
-MOST_TAGS = 20
+MAX_TAGS = 20
 """Most tags of one run."""
 
 
@@ -40,25 +40,25 @@ class Labels:
 def clean_name(name: str | None) -> str | None:
     """The name on one line, without surrounding spaces; None, which removes a name, for None and for an empty one.
 
-    Raises BadInput when it is longer than :data:`MOST_NAME`.
+    Raises BadInput when it is longer than :data:`MAX_NAME`.
     """
-    return _bounded("A name", _one_line(name or ""), MOST_NAME) or None
+    return _bounded("A name", _one_line(name or ""), MAX_NAME) or None
 
 
 def clean_note(note: str | None) -> str | None:
     """The note without surrounding white space; None, which removes a note, for None and for an empty one.
 
-    Raises BadInput when it is longer than :data:`MOST_NOTE`.
+    Raises BadInput when it is longer than :data:`MAX_NOTE`.
     """
-    return _bounded("A note", text(note or "").strip(), MOST_NOTE) or None
+    return _bounded("A note", text(note or "").strip(), MAX_NOTE) or None
 
 
 def clean_tags(given: str | Iterable[str]) -> tuple[str, ...]:
     """The tags, each once and on one line, in alphabetical order.
 
-    Raises BadInput for an empty tag and for one longer than :data:`MOST_TAG`.
+    Raises BadInput for an empty tag and for one longer than :data:`MAX_TAG`.
     """
-    found = {_bounded("A tag", _one_line(tag), MOST_TAG) for tag in ([given] if isinstance(given, str) else given)}
+    found = {_bounded("A tag", _one_line(tag), MAX_TAG) for tag in ([given] if isinstance(given, str) else given)}
     if "" in found:
         raise BadInput("A tag cannot be empty: type a word for it.")
     return tuple(sorted(found))
@@ -85,7 +85,7 @@ def write_label(connection: Connection, run_id: str, **changes: str | None) -> N
 def write_tags(connection: Connection, run_ids: Sequence[str], add: Collection[str], remove: Collection[str]) -> None:
     """Removes the tags ``remove`` from the runs and adds those of ``add`` that they do not have yet.
 
-    Raises BadInput when a run would have more than :data:`MOST_TAGS`; the caller must roll back then.
+    Raises BadInput when a run would have more than :data:`MAX_TAGS`; the caller must roll back then.
     """
     if remove:
         connection.execute(delete(tags).where(tags.c.run_id.in_(run_ids), tags.c.tag.in_(remove)))
@@ -95,8 +95,8 @@ def write_tags(connection: Connection, run_ids: Sequence[str], add: Collection[s
     insert_rows(connection, tags, [(run_id, tag) for run_id in run_ids for tag in add if (run_id, tag) not in present])
     count = func.count(tags.c.tag)
     over = select(tags.c.run_id, count).where(tags.c.run_id.in_(run_ids)).group_by(tags.c.run_id)
-    for run_id, found in connection.execute(over.having(count > MOST_TAGS).limit(1)):
-        raise BadInput(f"A run has at most {MOST_TAGS} tags, and {run_id} would have {found}: take some away first.")
+    for run_id, found in connection.execute(over.having(count > MAX_TAGS).limit(1)):
+        raise BadInput(f"A run has at most {MAX_TAGS} tags, and {run_id} would have {found}: take some away first.")
 
 
 def read_tags(connection: Connection, run_ids: Sequence[str]) -> dict[str, tuple[str, ...]]:

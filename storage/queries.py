@@ -32,7 +32,7 @@ SORTABLE = frozenset(
 ALL = RunFilter()
 """Every run that is not archived."""
 
-MOST_FACETS = 200
+MAX_FACETS = 200
 """Most distinct values that a facet lists."""
 
 
@@ -185,7 +185,7 @@ class Runs:
 
             def values(column: ColumnElement[str]) -> tuple[str, ...]:
                 count = func.count().label("runs")
-                found = select(column, count).group_by(column).order_by(count.desc(), column).limit(MOST_FACETS)
+                found = select(column, count).group_by(column).order_by(count.desc(), column).limit(MAX_FACETS)
                 return tuple(row[0] for row in connection.execute(found))
 
             found = {name: values(runs.c[name]) for name in Facets.__slots__ if name in runs.c}

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Table, select
 
 from core.records import Distortion, Node, Position, Round, TopToken
 from core.results.traces import Burst
-from storage.arrow import insert_rows
+from storage.database import insert_rows
 from storage.schema import candidates, positions, rounds, top_tokens
 from storage.values import ids_json, integer, number, required, text, texts_json
 

@@ -20,11 +20,20 @@ from core.types import RunSpec
 from storage.connect import database_path
 from storage.database import Database
 from storage.labels import clean_name, clean_note, clean_tags, write_label, write_tags
-from storage.pending import RunEnded, RunRounds, RunStarted, RunSubmitted, Write, write_batch
 from storage.recovery import delete_part, recover
 from storage.schema import CHILDREN, runs
 from storage.values import text
-from storage.writer import GATHER_S, MOST_WAITING, Writer
+from storage.writer import (
+    GATHER_S,
+    MAX_WAITING,
+    RunEnded,
+    RunRounds,
+    RunStarted,
+    RunSubmitted,
+    Write,
+    Writer,
+    write_batch,
+)
 
 DELETING_S = 600.0
 """Timeout of the deletion from one table, in seconds."""
@@ -45,7 +54,7 @@ class Store:
         write: Write = write_batch,
         gather_s: float = GATHER_S,
         retry_s: float = 1.0,
-        most_waiting: int = MOST_WAITING,
+        most_waiting: int = MAX_WAITING,
     ) -> None:
         self.path = database_path(url_or_path)
         self.database = Database(self.path)
@@ -131,7 +140,7 @@ class Store:
     def rename(self, run_id: str, name: str | None) -> None:
         """Names the run; an empty name or None removes it.
 
-        Raises BadInput for an unknown run and for a name longer than :data:`storage.labels.MOST_NAME`.
+        Raises BadInput for an unknown run and for a name longer than :data:`storage.labels.MAX_NAME`.
         """
         cleaned = clean_name(name)
         self._writer.call(lambda: self._label(run_id, name=cleaned))
@@ -139,7 +148,7 @@ class Store:
     def annotate(self, run_id: str, note: str | None) -> None:
         """Sets the run's note; an empty note or None removes it.
 
-        Raises BadInput for an unknown run and for a note longer than :data:`storage.labels.MOST_NOTE`.
+        Raises BadInput for an unknown run and for a note longer than :data:`storage.labels.MAX_NOTE`.
         """
         cleaned = clean_note(note)
         self._writer.call(lambda: self._label(run_id, note=cleaned))

@@ -10,7 +10,7 @@ from typing import Literal
 
 from core.results.traces import Burst
 
-MOST_COMPARED = 2000
+MAX_COMPARED = 2000
 """Tokens of each output that are aligned after the first difference; aligning takes time with their product."""
 
 Where = Literal["both", "base", "other"]
@@ -44,7 +44,7 @@ class Divergence:
 
     ``shared``: tokens equal from the start; ``base`` and ``other``: the first token in which they differ, None where
     that output has ended. ``base_part`` and ``other_part`` are each whole output in stretches. ``aligned``: False when
-    a tail was too long to align (:data:`MOST_COMPARED`), so that it counts as different throughout.
+    a tail was too long to align (:data:`MAX_COMPARED`), so that it counts as different throughout.
     """
 
     shared: int
@@ -70,8 +70,8 @@ def diverge(base: Sequence[Token], other: Sequence[Token], *, by_id: bool = True
     left, right = _keys(base, by_id), _keys(other, by_id)
     shared = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
     tail, behind = left[shared:], right[shared:]
-    aligned = len(tail) <= MOST_COMPARED and len(behind) <= MOST_COMPARED
-    same = _matches(tail[:MOST_COMPARED], behind[:MOST_COMPARED])
+    aligned = len(tail) <= MAX_COMPARED and len(behind) <= MAX_COMPARED
+    same = _matches(tail[:MAX_COMPARED], behind[:MAX_COMPARED])
     return Divergence(
         shared=shared,
         base=base[shared] if shared < len(base) else None,

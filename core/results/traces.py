@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from core.records import Round, Summary
 from core.results.metrics import ratio
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """Points of one drawn series."""
 
 STAGES = ("draft_s", "verify_s", "state_s", "other_s")
@@ -55,7 +55,7 @@ def bursts(rounds: Iterable[Round]) -> list[Burst]:
     return [Burst(one.index, one.committed, one.committed_text, one.ended_at_s) for one in rounds if one.committed]
 
 
-def gaps(emitted: Sequence[Burst], most: int = MOST_POINTS) -> list[Gap]:
+def gaps(emitted: Sequence[Burst], most: int = MAX_POINTS) -> list[Gap]:
     """The gap before every burst but the first (that wait is the time to first token), at most ``most`` of them:
     neighbours are merged into the one with the longest gap."""
     found: list[Gap] = []
@@ -73,7 +73,7 @@ def gaps(emitted: Sequence[Burst], most: int = MOST_POINTS) -> list[Gap]:
     return [Gap(gap.first, gap.size, gap.gap_s, merged) for gap, merged in longest]
 
 
-def tokens_over_time(emitted: Sequence[Burst], most: int = MOST_POINTS) -> Curve:
+def tokens_over_time(emitted: Sequence[Burst], most: int = MAX_POINTS) -> Curve:
     """How many tokens were out by when; thinned to about ``most`` points, the last always kept."""
     seconds, tokens, done = [0.0], [0], 0
     width = _width(len(emitted), most)

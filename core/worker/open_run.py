@@ -8,14 +8,16 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from core import faults
 from core.errors import EngineFault
 from core.records import Ended, Event, Round, Started, ended_early
 from core.types import Request
-from core.worker.pair_cache import PairCache
 from core.worker.protocol import Cancel, Loading, Pause, Resume, Run, RunCommand, RunEvent, Step
+
+if TYPE_CHECKING:
+    from core.worker.turns import PairCache
 
 LOG = logging.getLogger("speclens.engine")
 

@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 Status = Literal["running", "ready", "failed", "stopped"]
 
-MOST_DOWNLOAD = 64 * 2**20
+MAX_DOWNLOAD = 64 * 2**20
 """Largest file that a page offers as a download, in bytes: Streamlit holds a download in memory. A larger file stays in
 the folder, and the page shows its path."""
 
 KEEP = 8
 """Finished exports that are remembered; the files of older ones are removed, except those too large to download."""
 
-MOST_AT_ONCE = 2
+MAX_AT_ONCE = 2
 """Most exports written at the same time."""
 
 
@@ -64,7 +64,7 @@ class ExportView:
     @property
     def large(self) -> bool:
         """True when the file is too large for a download and stays at ``path``."""
-        return self.size > MOST_DOWNLOAD
+        return self.size > MAX_DOWNLOAD
 
 
 class _Stopped(Exception):
@@ -89,7 +89,7 @@ class Exports:
     def start(self, filter: RunFilter, table: TableName | None = None, format: Format = "csv") -> str:
         """Starts to write one table, or with None the bundle of all, of every run that matches. Returns its id.
 
-        Raises BadInput while :data:`MOST_AT_ONCE` are being written, StorageUnavailable when the folder cannot be
+        Raises BadInput while :data:`MAX_AT_ONCE` are being written, StorageUnavailable when the folder cannot be
         created.
         """
         try:
@@ -100,8 +100,8 @@ class Exports:
         suffix = "zip" if table is None else format
         name = f"speclens-{table or format}-{datetime.now():%Y%m%d-%H%M%S}-{export_id[:4]}.{suffix}"
         with self._lock:
-            if len(self._threads) >= MOST_AT_ONCE:
-                raise BadInput(f"{MOST_AT_ONCE} exports are being written: wait for one, or stop it.")
+            if len(self._threads) >= MAX_AT_ONCE:
+                raise BadInput(f"{MAX_AT_ONCE} exports are being written: wait for one, or stop it.")
             self._began[export_id] = time.monotonic()
             self._views[export_id] = ExportView(export_id, self._folder / name, "running", 0, 0, 0.0)
             work = threading.Thread(target=self._write, args=(export_id, filter, table, format), name="export")

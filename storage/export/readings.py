@@ -23,7 +23,7 @@ OnRows = Callable[[int], None]
 ROWS = 20_000
 """Most rows of one reading, unless a single round has more. A run counts as one row per 500 bytes."""
 
-MOST_IDS = 500
+MAX_IDS = 500
 """Most runs in one reading."""
 
 
@@ -56,7 +56,7 @@ def _readings(store: Store, filter: RunFilter, table: TableName) -> Iterator[tup
     ids: list[str] = []
     total = 0
     for run_id, count, found in sizes:
-        if ids and (total + found > ROWS or len(ids) == MOST_IDS):
+        if ids and (total + found > ROWS or len(ids) == MAX_IDS):
             yield Reading(tuple(ids)), total
             ids, total = [], 0
         if found > ROWS and count > 1:

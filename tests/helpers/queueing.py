@@ -14,9 +14,8 @@ from core.jobs.queue import JobView
 from core.records import Ended, Round, Started, Summary
 from core.types import PairSpec, RunSpec
 from core.worker.open_run import Engine
-from core.worker.pair_cache import Loader
 from core.worker.protocol import Begin, Command, InvalidCommand, Loaded, Report, Shutdown
-from core.worker.turns import ENGINE, LOADER, Turns
+from core.worker.turns import ENGINE, LOADER, Loader, Turns
 from tests.helpers.fakes_worker import PATIENCE_S
 
 NEVER_S = 3600.0

@@ -109,7 +109,7 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(open_page: Open, app: Servic
 def test_a_file_too_large_for_a_download_is_kept_and_named(
     open_page: Open, app: Services, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(made, "MOST_DOWNLOAD", 10)
+    monkeypatch.setattr(made, "MAX_DOWNLOAD", 10)
     at = open_page("history", app)
     at.button(key="export_make").click().run()
     found = over(at, app)

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from core.errors import StorageUnavailable
 from pages.ui.kit import services as root
 from pages.ui.kit.services import Services
-from storage.labels import MOST_NAME, MOST_NOTE, MOST_TAG, MOST_TAGS, Labels
+from storage.labels import MAX_NAME, MAX_NOTE, MAX_TAG, MAX_TAGS, Labels
 from storage.queries import Runs
 from storage.store import Store
 from tests.helpers import fake_app, sample
@@ -80,10 +80,10 @@ def test_name_tags_and_note_of_a_run_are_saved_together(dialog: Ask, app: Servic
 @pytest.mark.parametrize(
     ("name", "note", "tags", "said"),
     [
-        ("n" * 10_000, "", [], f"A name has at most {MOST_NAME} characters, and this one has 10,000: shorten it."),
-        ("", "n" * (MOST_NOTE + 1), [], "A note has at most 20,000 characters, and this one has 20,001: shorten it."),
-        ("", "", ["t" * 10_000], f"A tag has at most {MOST_TAG} characters, and this one has 10,000: shorten it."),
-        ("", "", [f"t{n}" for n in range(MOST_TAGS + 1)], f"A run has at most {MOST_TAGS} tags"),
+        ("n" * 10_000, "", [], f"A name has at most {MAX_NAME} characters, and this one has 10,000: shorten it."),
+        ("", "n" * (MAX_NOTE + 1), [], "A note has at most 20,000 characters, and this one has 20,001: shorten it."),
+        ("", "", ["t" * 10_000], f"A tag has at most {MAX_TAG} characters, and this one has 10,000: shorten it."),
+        ("", "", [f"t{n}" for n in range(MAX_TAGS + 1)], f"A run has at most {MAX_TAGS} tags"),
     ],
     ids=["long name", "long note", "long tag", "too many tags"],
 )

@@ -311,7 +311,7 @@ def test_the_lines_are_shares_of_round_axes() -> None:
 def test_an_axis_has_few_round_marks_that_reach_its_end(most: float) -> None:
     marks = race_line.ticks(most)
     assert marks[0] == 0
-    assert 2 <= len(marks) <= race_line.MOST_TICKS + 1
+    assert 2 <= len(marks) <= race_line.MAX_TICKS + 1
     assert marks[-1] >= most * (1 - 1e-9)
     assert marks[-2] < most
 

@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from core.errors import BadInput, StorageUnavailable
 from storage.filters import RunFilter
-from storage.labels import MOST_NAME, MOST_NOTE, MOST_TAG, MOST_TAGS, Labels
+from storage.labels import MAX_NAME, MAX_NOTE, MAX_TAG, MAX_TAGS, Labels
 from storage.queries import Runs, StoredRun
 from storage.recovery import sweep
 from storage.schema import runs
@@ -129,7 +129,7 @@ def test_facets_list_tags_most_frequent_first(store: Store, stored: Runs) -> Non
     assert stored.facets().tag == ("often", "a once")
 
 
-@pytest.mark.parametrize("number", [1, MOST_NAME])
+@pytest.mark.parametrize("number", [1, MAX_NAME])
 def test_the_longest_name_is_kept(store: Store, stored: Runs, number: int) -> None:
     store.rename(run_id(1), "x" * number)
     assert _run(stored, 1).name == "x" * number
@@ -137,23 +137,23 @@ def test_the_longest_name_is_kept(store: Store, stored: Runs, number: int) -> No
 
 def test_what_is_too_long_is_refused_with_its_length_and_changes_nothing(store: Store, stored: Runs) -> None:
     with pytest.raises(BadInput, match=r"A name has at most 200 characters, and this one has 201: shorten it."):
-        store.rename(run_id(1), "x" * (MOST_NAME + 1))
+        store.rename(run_id(1), "x" * (MAX_NAME + 1))
     with pytest.raises(BadInput, match=r"A note has at most 20,000 characters, and this one has 20,001: shorten it."):
-        store.annotate(run_id(1), "x" * (MOST_NOTE + 1))
+        store.annotate(run_id(1), "x" * (MAX_NOTE + 1))
     with pytest.raises(BadInput, match=r"A tag has at most 50 characters, and this one has 51: shorten it."):
-        store.tag([run_id(1)], add=["fine", "x" * (MOST_TAG + 1)])
+        store.tag([run_id(1)], add=["fine", "x" * (MAX_TAG + 1)])
     run = _run(stored, 1)
     assert (run.name, run.note, run.tags) == (None, None, ())
 
 
 def test_more_tags_than_a_run_may_have_are_refused_and_none_is_added(store: Store, stored: Runs) -> None:
-    twenty = [f"t{number:02}" for number in range(MOST_TAGS)]
+    twenty = [f"t{number:02}" for number in range(MAX_TAGS)]
     store.tag([run_id(2)], add=twenty)
     with pytest.raises(BadInput, match=rf"A run has at most 20 tags, and {run_id(2)} would have 21: take some away"):
         store.tag([run_id(1), run_id(2)], add="one more", remove="not there")
     assert [run.tags for run in stored.list()] == [(), tuple(twenty), ()]
     store.tag([run_id(2)], add="one more", remove="t00")
-    assert len(_run(stored, 2).tags) == MOST_TAGS
+    assert len(_run(stored, 2).tags) == MAX_TAGS
 
 
 def test_an_empty_tag_and_one_both_ways_are_refused(store: Store) -> None:

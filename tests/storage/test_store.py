@@ -12,11 +12,10 @@ import pytest
 from core.errors import BadInput, StorageUnavailable
 from core.records import RunStatus, StopReason
 from storage.filters import RunFilter
-from storage.pending import write_batch
 from storage.queries import Runs
 from storage.schema import metadata
 from storage.store import Store
-from storage.writer import GATHER_S
+from storage.writer import GATHER_S, write_batch
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 
 PROMISED_S = 0.5

@@ -16,9 +16,9 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from core.errors import StorageUnavailable
-from storage.pending import Record, write_batch
 from storage.queries import Runs
 from storage.store import Store
+from storage.writer import Record, write_batch
 from tests.helpers.processes import reported, writing
 from tests.helpers.records import at, ended, round_, run_id, spec, started, summary
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from core.results.divergence import MOST_COMPARED, Divergence, Stretch, Token, diverge, emitted
+from core.results.divergence import MAX_COMPARED, Divergence, Stretch, Token, diverge, emitted
 from pages.ui.kit import notices, numbers, parts
 from pages.ui.kit.glyphs import chip_text, flow_text
 from pages.ui.kit.services import Services
@@ -32,7 +32,7 @@ def draw(services: Services, sides: Sequence[Side], base: int) -> None:
     if not by_id:
         st.caption("The tokenizers differ, so tokens are compared by their text.")
     if not found.aligned:
-        most = numbers.quantity(MOST_COMPARED)
+        most = numbers.quantity(MAX_COMPARED)
         st.caption(f"The {most} tokens after the first difference are aligned; all that follows counts as different.")
     if found.identical:
         if found.shared:

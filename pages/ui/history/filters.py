@@ -8,7 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from pages.ui.history.link import ARCHIVED, EARLIEST, LATEST, MOST_TEXT, USUAL, Archived, View
+from pages.ui.history.link import ARCHIVED, EARLIEST, LATEST, MAX_TEXT, USUAL, Archived, View
 from pages.ui.history.tables import COLUMNS
 from pages.ui.kit import palette
 from pages.ui.kit.glyphs import plain_glyphs
@@ -30,7 +30,7 @@ def bar(facets: Facets) -> None:
         placeholder="Search name, note, prompt, output or run id",
         label_visibility="collapsed",
         icon=":material/search:",
-        max_chars=MOST_TEXT,
+        max_chars=MAX_TEXT,
         **_key("text"),
     )
     with st.container(horizontal=True, key="history_filters"):

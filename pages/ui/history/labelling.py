@@ -18,7 +18,7 @@ from pages.ui.history.tables import line
 from pages.ui.kit import numbers, parts
 from pages.ui.kit.glyphs import plain_glyphs
 from pages.ui.kit.services import Services, services
-from storage.labels import MOST_TAG, MOST_TAGS, Labels, clean_name, clean_note, clean_tags
+from storage.labels import MAX_TAG, MAX_TAGS, Labels, clean_name, clean_note, clean_tags
 from storage.queries import StoredRun
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ def _tag_field(label: str, now: Sequence[str], known: Sequence[str], key: str) -
         format_func=_shown,
         accept_new_options=True,
         placeholder="Choose, or type a new one",
-        help=f"At most {MOST_TAGS} a run, of {MOST_TAG} characters each.",
+        help=f"At most {MAX_TAGS} a run, of {MAX_TAG} characters each.",
         key=key,
     )
 

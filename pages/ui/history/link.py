@@ -20,13 +20,13 @@ T = TypeVar("T", bound=str)
 LISTS = ("status", "pair", "drafter", "shape", "rule", "tag")
 DAYS = ("since", "until")
 ARCHIVED: tuple[Archived, ...] = ("no", "only", "all")
-MOST_TEXT = 500
+MAX_TEXT = 500
 """Longest search, in characters."""
 
-MOST_VALUE = 300
+MAX_VALUE = 300
 """Longest value of a filter, in characters."""
 
-MOST_VALUES = 50
+MAX_VALUES = 50
 """Most values of one filter."""
 
 EARLIEST, LATEST = date(2000, 1, 1), date(2099, 12, 31)
@@ -101,22 +101,22 @@ def _last(asked: Mapping[str, Sequence[str]], name: str) -> str:
 
 def _text(asked: Mapping[str, Sequence[str]], wrong: list[str]) -> str:
     text = "".join(one if unicodedata.category(one) not in {"Cc", "Cs"} else " " for one in _last(asked, "q")).strip()
-    if len(text) > MOST_TEXT:
-        wrong.append(f"a search of {len(text):,} characters, cut to its first {MOST_TEXT}")
-    return text[:MOST_TEXT]
+    if len(text) > MAX_TEXT:
+        wrong.append(f"a search of {len(text):,} characters, cut to its first {MAX_TEXT}")
+    return text[:MAX_TEXT]
 
 
 def _values(name: str, given: Sequence[str], wrong: list[str]) -> tuple[str, ...]:
     good: list[str] = []
     for value in dict.fromkeys(given):
-        known = value in STATUSES if name == "status" else 0 < len(value) <= MOST_VALUE and value.isprintable()
+        known = value in STATUSES if name == "status" else 0 < len(value) <= MAX_VALUE and value.isprintable()
         if known:
             good.append(value)
         else:
             wrong.append(f"{name} {_quoted(value)}")
-    if len(good) > MOST_VALUES:
-        wrong.append(f"{len(good)} values of {name}, of which the first {MOST_VALUES} are kept")
-    return tuple(good[:MOST_VALUES])
+    if len(good) > MAX_VALUES:
+        wrong.append(f"{len(good)} values of {name}, of which the first {MAX_VALUES} are kept")
+    return tuple(good[:MAX_VALUES])
 
 
 def _day(name: str, asked: Mapping[str, Sequence[str]], wrong: list[str]) -> date | None:

@@ -24,7 +24,7 @@ PAGE = 25
 TICK_S, REST_S = 2.0, 10.0
 """How often the rows in view are read again while something is decoding here, and otherwise, in seconds."""
 
-MOST_SELECTED = 1_000
+MAX_SELECTED = 1_000
 """Most runs selected at once."""
 
 PAGES, SELECTED, WRITTEN, REFRESH = "history_page", "history_selected", "history_written", "history_refresh"
@@ -163,8 +163,8 @@ def selection() -> list[str]:
 
 
 def select(run_ids: Sequence[str]) -> None:
-    """Make these the selected runs, at most :data:`MOST_SELECTED`."""
-    st.session_state[SELECTED] = list(dict.fromkeys(run_ids))[:MOST_SELECTED]
+    """Make these the selected runs, at most :data:`MAX_SELECTED`."""
+    st.session_state[SELECTED] = list(dict.fromkeys(run_ids))[:MAX_SELECTED]
 
 
 def _selection(app: Services, runs: Runs, asked: RunFilter, count: int) -> None:
@@ -186,8 +186,8 @@ def _selection(app: Services, runs: Runs, asked: RunFilter, count: int) -> None:
         if st.button("Compare", icon=":material/compare_arrows:", disabled=not fits, help=tip, key="selection_compare"):
             st.switch_page("pages/compare.py", query_params=compare_link.query(chosen))
         labelling.buttons(app, {run_id: labels[run_id] for run_id in chosen}, "selection")
-        if len(chosen) < min(count, MOST_SELECTED):
-            label = f"Select all {numbers.quantity(count)}" if count <= MOST_SELECTED else f"Select {MOST_SELECTED:,}"
-            st.button(label, on_click=lambda: select(runs.ids(asked, MOST_SELECTED)), type="tertiary",
+        if len(chosen) < min(count, MAX_SELECTED):
+            label = f"Select all {numbers.quantity(count)}" if count <= MAX_SELECTED else f"Select {MAX_SELECTED:,}"
+            st.button(label, on_click=lambda: select(runs.ids(asked, MAX_SELECTED)), type="tertiary",
                       help="Every run that matches, newest first.", key="selection_all")  # fmt: skip
         st.button("Clear", on_click=select, args=((),), type="tertiary", key="selection_none")

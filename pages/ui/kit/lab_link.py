@@ -11,7 +11,7 @@ from core.lab.vocabularies import MAX_TOKENS, PRESETS, LabPair, lab_pair, names
 from core.records import ROOT
 from pages.ui.kit.runs import valid_id
 
-MOST_DIGITS = 30
+MAX_DIGITS = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +68,9 @@ def _numbers(name: str, text: str) -> tuple[float, ...]:
     found = []
     for part in parts[: MAX_TOKENS + 1]:
         try:
-            found.append(float(part[:MOST_DIGITS]))
+            found.append(float(part[:MAX_DIGITS]))
         except ValueError:
-            raise BadInput(f"{part[:MOST_DIGITS]!r} in {name} is not a number.") from None
+            raise BadInput(f"{part[:MAX_DIGITS]!r} in {name} is not a number.") from None
     return tuple(found)
 
 
@@ -78,7 +78,7 @@ def _whole(text: str) -> int:
     try:
         return int(text[:9])
     except ValueError:
-        raise BadInput(f"{text[:MOST_DIGITS]!r} in the link is not a whole number.") from None
+        raise BadInput(f"{text[:MAX_DIGITS]!r} in the link is not a whole number.") from None
 
 
 def _short(value: float) -> str:

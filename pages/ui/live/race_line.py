@@ -17,7 +17,7 @@ from pages.ui.kit import numbers
 
 _SCRIPT = Path(__file__).with_name("race_line.js").read_text(encoding="utf-8")
 STEPS = (1, 2, 5)
-MOST_TICKS = 5
+MAX_TICKS = 5
 """At most so many marks on an axis besides 0."""
 
 
@@ -60,13 +60,13 @@ def data(lines: Sequence[Line], most_tokens: int, words: str) -> dict[str, Any]:
 
 
 def ticks(most: float) -> list[float]:
-    """0 and round numbers up to ``most`` or the next above it, at most :data:`MOST_TICKS` besides 0."""
+    """0 and round numbers up to ``most`` or the next above it, at most :data:`MAX_TICKS` besides 0."""
     size = 1.0
-    while size > most / MOST_TICKS:
+    while size > most / MAX_TICKS:
         size /= 10
     while True:
         for step in STEPS:
-            if most / (size * step) <= MOST_TICKS:
+            if most / (size * step) <= MAX_TICKS:
                 count = -(-most // (size * step))
                 return [size * step * place for place in range(int(count) + 1)]
         size *= 10

@@ -424,7 +424,7 @@ def test_only_the_latest_ended_runs_stay_in_memory(monkeypatch: pytest.MonkeyPat
 def test_the_log_file_takes_what_the_worker_prints_and_stays_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("core.jobs.worker_process.FILE_BYTES", 100)
+    monkeypatch.setattr("core.jobs.process_executor.FILE_BYTES", 100)
     log = tmp_path / "logs" / "engine.log"
     jobs = Jobs(None, "session", executor=ProcessExecutor(COMMAND, log_file=log))
     assert finished(jobs, jobs.submit(Script(rounds=20, noisy=True).spec())).status == "done"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from core.results.divergence import MOST_COMPARED, Divergence, Stretch, Token, diverge, emitted
+from core.results.divergence import MAX_COMPARED, Divergence, Stretch, Token, diverge, emitted
 from core.results.traces import Burst
 
 
@@ -62,7 +62,7 @@ def test_other_tokenizers_are_compared_by_text():
 
 
 def test_a_tail_too_long_to_align_says_so_and_loses_nothing():
-    long = [Token(i % 97, f"{i % 97} ") for i in range(2 * MOST_COMPARED)]
+    long = [Token(i % 97, f"{i % 97} ") for i in range(2 * MAX_COMPARED)]
     other = [Token(1000, "x "), *long]
     start = time.perf_counter()
     result = diverge(long, other)

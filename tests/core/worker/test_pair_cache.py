@@ -10,7 +10,7 @@ import pytest
 
 from core.errors import ModelUnavailable
 from core.types import PairSpec
-from core.worker.pair_cache import PairCache
+from core.worker.turns import PairCache
 
 
 class Weights:

@@ -11,9 +11,8 @@ from core.errors import BadInput, ModelUnavailable
 from core.records import Ended, Event, Round, Started
 from core.types import PairSpec, Request, RunSpec
 from core.worker.open_run import Engine, OpenRun
-from core.worker.pair_cache import PairCache
 from core.worker.protocol import Cancel, Loading, Pause, Resume, Run, RunEvent, Step
-from core.worker.turns import resolve
+from core.worker.turns import PairCache, resolve
 from tests.helpers.fakes_worker import FINGERPRINT, PREFILL_S, ROUND_S, Script, cycles, fake_round, load_pair
 
 SPEC = Script(rounds=10).spec()

@@ -163,7 +163,7 @@ def test_old_files_go_large_ones_stay_and_a_crash_leaves_nothing_for_long(
     second = over(made, made.start(RunFilter(), "runs"))
     assert made.view(first.export_id) is None
     assert sorted(path.name for path in folder.iterdir()) == sorted(["mine.txt", second.path.name])
-    monkeypatch.setattr(module, "MOST_DOWNLOAD", 10)
+    monkeypatch.setattr(module, "MAX_DOWNLOAD", 10)
     made.close()
     assert second.large
     assert sorted(path.name for path in folder.iterdir()) == sorted(["mine.txt", second.path.name])

@@ -135,7 +135,7 @@ def test_the_pieces_are_the_same_whatever_their_size(hostile: Store, monkeypatch
     ended_runs = len(PROMPTS) - 1
     for rows, ids, pieces in ((1, 500, 2 * ended_runs), (4, 500, ended_runs), (20, 2, ended_runs // 2)):
         monkeypatch.setattr(readings, "ROWS", rows)
-        monkeypatch.setattr(readings, "MOST_IDS", ids)
+        monkeypatch.setattr(readings, "MAX_IDS", ids)
         assert {table: _bytes(hostile, table) for table in TABLES} == whole
         assert len([piece for piece in export_csv(hostile, ALL, "candidates") if piece]) == 1 + pieces
 

@@ -1,7 +1,7 @@
-"""Requests and their parts: frozen, validated specifications of sampling, stops, drafters, shapes and pairs. No torch.
+"""Specifications: sampling, stops, drafters, shapes, requests and pairs, frozen and validated. No torch here.
 
-One class per choice, so that only legal combinations exist; ``core/rules/catalogue.py`` has the
-rules'. p is the target, q the draft.
+One class per choice, so that only legal combinations exist. The rules' are in ``core/rules/catalogue.py`` and offered
+here as well, so that every specification is imported from one place. p is the target, q the draft.
 """
 
 from __future__ import annotations
@@ -10,13 +10,73 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from core.rules.catalogue import AllowedSet, Block, Lossless, RuleSpec
-from core.spec import Spec
+from core.rules.catalogue import (
+    AdaptiveInterpolation,
+    AllowedSet,
+    Block,
+    CosCD,
+    CosWE,
+    Lenience,
+    Lossless,
+    MinPCeiling,
+    OvershootCeiling,
+    Redraw,
+    RuleSpec,
+    SpecCascade,
+    TargetLawSpec,
+    Truncation,
+    TruncationSpec,
+    Typical,
+    is_lossless,
+)
+from core.spec import Spec, sentence, valid
+
+__all__ = [
+    "GREEDY_BELOW",
+    "MAX_COUNT",
+    "MAX_DRAFT_NODES",
+    "AdaptiveInterpolation",
+    "AllowedSet",
+    "Block",
+    "ChainShape",
+    "CosCD",
+    "CosWE",
+    "Device",
+    "DrafterSpec",
+    "EarlyExitDrafter",
+    "Lenience",
+    "Lossless",
+    "MinPCeiling",
+    "NoDrafter",
+    "NoShape",
+    "OvershootCeiling",
+    "PairSpec",
+    "Precision",
+    "PromptLookupDrafter",
+    "Redraw",
+    "Request",
+    "RuleSpec",
+    "RunSpec",
+    "Sampling",
+    "ShapeSpec",
+    "SmallModelDrafter",
+    "Spec",
+    "SpecCascade",
+    "Stops",
+    "TargetLawSpec",
+    "TreeShape",
+    "Truncation",
+    "TruncationSpec",
+    "Typical",
+    "is_lossless",
+    "sentence",
+    "valid",
+]
 
 GREEDY_BELOW = 1e-5
 """Temperatures below this decode greedily, in draft, verifier and page alike (rules.md §2)."""
 
-MOST_COUNT = 1_000_000
+MAX_COUNT = 1_000_000
 """Largest number of tokens that any setting counts."""
 
 MAX_DRAFT_NODES = 256
@@ -34,13 +94,13 @@ class Sampling(Spec):
     """
 
     temperature: float = Field(default=1.0, ge=0.0, le=100.0)
-    top_k: int = Field(default=0, ge=0, le=MOST_COUNT, description="0 = off")
+    top_k: int = Field(default=0, ge=0, le=MAX_COUNT, description="0 = off")
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     min_p: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off")
     eta: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off; η-sampling's ε with δ = √ε")
     epsilon: float = Field(default=0.0, ge=0.0, lt=1.0, description="0 = off; ε-sampling's cutoff")
     repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0)
-    min_new_tokens: int = Field(default=0, ge=0, le=MOST_COUNT)
+    min_new_tokens: int = Field(default=0, ge=0, le=MAX_COUNT)
     truncate_draft: bool = False
     allowed: tuple[AllowedSet, ...] = Field(
         default=(),
@@ -57,7 +117,7 @@ class Sampling(Spec):
 class Stops(Spec):
     """Stops besides the model's end tokens and the end of the context."""
 
-    max_new_tokens: int = Field(default=128, ge=1, le=MOST_COUNT)
+    max_new_tokens: int = Field(default=128, ge=1, le=MAX_COUNT)
     stop_strings: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] = Field(default=(), max_length=16)
 
 
