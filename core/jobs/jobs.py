@@ -232,7 +232,7 @@ class Jobs:
         return True
 
     def _command(self, job: Job, command: RunCommand) -> None:
-        """With the lock held: mark the job and, if it is open, tell the executor."""
+        """With the lock held: mark the job and, if it is open, pass the command to the executor."""
         job.apply(command)
         if job.run_id in self._queue.open:
             self._executor.send(command)

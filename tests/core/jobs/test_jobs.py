@@ -208,7 +208,7 @@ def test_after_kill_9_of_the_worker_the_run_failed_with_its_whole_rounds_and_the
     assert executor.pid not in (None, old)
 
 
-def test_a_worker_that_exits_tells_its_code_and_its_last_words(jobs: Jobs) -> None:
+def test_a_worker_that_exits_fails_its_run_with_its_code_and_its_last_words(jobs: Jobs) -> None:
     view = finished(jobs, jobs.submit(Script(fault="exit", at=1).spec()))
     assert view.ended is not None and view.ended.error == (
         "The engine process ended with exit code 3. Its last words: “the driver is gone”. "
@@ -247,9 +247,9 @@ def test_a_worker_that_dies_at_once_fails_each_run_and_never_loops() -> None:
     jobs.close()
 
 
-def test_a_worker_that_speaks_another_language_fails_the_run_and_is_stopped() -> None:
-    said = encode(InvalidCommand(message="This line is no command.")).decode()
-    for line, words in (("hello\n", "This line is no report"), (said, "This line is no command.")):
+def test_a_worker_that_breaks_the_protocol_fails_the_run_and_is_stopped() -> None:
+    invalid = encode(InvalidCommand(message="This line is no command.")).decode()
+    for line, words in (("hello\n", "This line is no report"), (invalid, "This line is no command.")):
         program = f"import sys; sys.stdin.readline(); sys.stdout.write({line!r}); sys.stdout.flush(); sys.stdin.read()"
         jobs = Jobs(None, "session", [sys.executable, "-c", program])
         view = finished(jobs, jobs.submit(Script().spec()))
@@ -323,7 +323,7 @@ def test_close_interrupts_running_and_queued_runs_and_leaves_no_process(
     jobs.close()
 
 
-def test_close_kills_a_worker_that_hears_nothing(gates: Callable[[], Gate]) -> None:
+def test_close_kills_a_worker_that_reads_nothing(gates: Callable[[], Gate]) -> None:
     executor = ProcessExecutor(COMMAND, stop_timeout_s=0.05)
     jobs = Jobs(None, "session", executor=executor)
     gate = gates()
@@ -394,7 +394,7 @@ def test_a_sink_that_refuses_the_run_refuses_the_submission(executor: ProcessExe
     jobs.close()
 
 
-def test_a_sink_that_breaks_in_a_run_leaves_the_run_alone_and_is_told_no_more_of_it(executor: ProcessExecutor) -> None:
+def test_a_sink_that_breaks_in_a_run_leaves_the_run_alone_and_gets_no_more_of_it(executor: ProcessExecutor) -> None:
     sink = ListSink(breaks="rounds")
     jobs = Jobs(sink, "session", executor=executor)
     run_id = jobs.submit(Script().spec())
@@ -580,7 +580,7 @@ def test_the_embedded_model_decodes_in_its_process_is_cancelled_and_decodes_agai
     pid = executor.pid
     reached(jobs, long, lambda view: view.rounds >= 1)
     jobs.cancel(long)
-    assert finished(jobs, long).status in ("cancelled", "done")  # the model may have said its end
+    assert finished(jobs, long).status in ("cancelled", "done")  # the model may have ended by itself
     again = finished(jobs, last)
     assert again.summary is not None and again.summary.text == done.summary.text
     assert again.started is not None and done.started is not None

@@ -26,7 +26,7 @@ ENDLESS = Script(rounds=1_000_000).spec()
 
 
 def started_paused(jobs: Jobs, rounds: int = 5) -> str:
-    """A run that stands before its first round."""
+    """A run that is paused before its first round."""
     run_id = jobs.submit(Script(rounds=rounds).spec(), paused=True)
     reached(jobs, run_id, lambda view: view.started is not None)
     return run_id
@@ -51,7 +51,7 @@ def test_a_paused_run_yields_the_device_to_the_queue_and_makes_no_more_rounds(jo
     assert standing is not None and view.rounds == standing.rounds
 
 
-def test_a_resumed_run_goes_on_where_it_stood(jobs: Jobs, sink: ListSink) -> None:
+def test_a_resumed_run_goes_on_where_it_was_paused(jobs: Jobs, sink: ListSink) -> None:
     a = started_paused(jobs, rounds=4)
     assert jobs.resume(a)
     view = finished(jobs, a)
@@ -101,7 +101,7 @@ def test_a_step_takes_its_turn_between_the_rounds_of_the_run_that_has_the_device
     b = jobs.submit(Script(rounds=1_000_000, gate=gate.path).spec())
     gate.reached()
     assert jobs.step(a)
-    while not jobs.rounds(a):  # at a round's border, as soon as the worker has heard of the step
+    while not jobs.rounds(a):  # at a round's border, as soon as the worker has read the step
         gate.open()
         gate.reached()
     gate.open(3)

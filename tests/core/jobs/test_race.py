@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 def order(sink: ListSink, names: dict[str, str]) -> list[tuple[str, int]]:
-    """Rounds of the named runs as they were told: (name, index)."""
-    told = [(names[run_id], what) for call, run_id, what in sink.calls if call == "rounds" and run_id in names]
-    return [(name, round.index) for name, rounds in told for round in cast(Sequence[Round], rounds)]
+    """Rounds of the named runs in the order of the sink: (name, index)."""
+    calls = [(names[run_id], what) for call, run_id, what in sink.calls if call == "rounds" and run_id in names]
+    return [(name, round.index) for name, rounds in calls for round in cast(Sequence[Round], rounds)]
 
 
 def test_the_rounds_of_two_runs_alternate_until_each_ends(jobs: Jobs, sink: ListSink) -> None:
     a, b = jobs.submit_together([Script(rounds=3).spec(), Script(rounds=5).spec()])
     assert [finished(jobs, run_id).status for run_id in (a, b)] == ["done", "done"]
-    told = order(sink, {a: "a", b: "b"})
-    assert told == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2), ("b", 3), ("b", 4)]
+    turns = order(sink, {a: "a", b: "b"})
+    assert turns == [("a", 0), ("b", 0), ("a", 1), ("b", 1), ("a", 2), ("b", 2), ("b", 3), ("b", 4)]
     calls = [(call, run_id) for call, run_id, _ in sink.calls if call != "rounds"]
     assert calls == [
         ("submitted", a), ("submitted", b), ("started", a), ("started", b), ("ended", a), ("ended", b)
@@ -199,7 +199,9 @@ def test_a_lane_that_is_stuck_can_be_ended_by_cancelling_both(sink: ListSink, ga
     jobs.close()
 
 
-def test_a_paused_run_that_dies_with_a_stuck_one_is_told_why(sink: ListSink, gates: Callable[[], Gate]) -> None:
+def test_a_paused_run_that_dies_with_a_stuck_one_fails_with_the_reason(
+    sink: ListSink, gates: Callable[[], Gate]
+) -> None:
     jobs = Jobs(sink, "session", COMMAND, cancel_timeout_s=0.05)
     paused = jobs.submit(Script().spec(), paused=True)
     reached(jobs, paused, lambda view: view.started is not None)
