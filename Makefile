@@ -1,5 +1,5 @@
 # make run    the app on http://127.0.0.1:8501 (PORT=… changes it)
-# make test   every test, JOBS files at a time; with ARGS="tests/core/cache/test_kv.py -x" and the like one plain pytest run
+# make test   every test, JOBS files at a time; with ARGS="tests/core/cache -x" and the like one plain pytest run
 # make bench  speed beside transformers and flashspec; ARGS="--runs 5 --json" and the like choose what is measured
 # make check  style, format, types
 # make clean  forget the virtual environment and caches; stored runs in data/ stay

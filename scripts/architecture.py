@@ -12,7 +12,7 @@ from collections import Counter
 from html import escape
 from pathlib import Path
 
-import networkx
+import networkx as nx
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -31,11 +31,11 @@ def shown(room: str) -> str:
     return {"app": "app", "pages.ui": "pages"}.get(room, room.removeprefix("core.").replace("pages.ui.", "pages/"))
 
 
-def graph() -> networkx.DiGraph:
+def graph() -> nx.DiGraph:
     """Rooms and the arrows between them, without those that follow from others."""
     pages = {f"pages.{one}": f"pages/{one}" for one in ("live", "compare", "history", "rules", "models")}
     pages["pages.rules"] = "pages/lab"
-    drawn = networkx.DiGraph()
+    drawn = nx.DiGraph()
     for name in imports.MODULES:
         one = pages.get(name, shown(imports.room(name)))
         for other in imports.imports(name):
@@ -44,13 +44,13 @@ def graph() -> networkx.DiGraph:
                 if one != to and imports.GROUND not in (one, to) and "pages" not in (one, to):
                     drawn.add_edge(one, to)
     drawn.add_edges_from(("app", page) for page in pages.values())
-    return networkx.transitive_reduction(drawn)
+    return nx.transitive_reduction(drawn)
 
 
-def places(drawn: networkx.DiGraph) -> dict[str, tuple[float, float]]:
+def places(drawn: nx.DiGraph) -> dict[str, tuple[float, float]]:
     """Centre of each box: rows by the longest way down from the app, in a row by where the users stand."""
     at: dict[str, tuple[float, float]] = {}
-    for depth, row in enumerate(networkx.topological_generations(drawn)):
+    for depth, row in enumerate(nx.topological_generations(drawn)):
         users = {one: [at[user][0] for user in drawn.predecessors(one)] for one in row}
         order = sorted(row, key=lambda one: (sum(users[one]) / len(users[one]) if users[one] else 0.0, one))
         for place, one in enumerate(order):

@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ("core", "storage", "pages")
 GROUND = "ground"
 COMMAND_LINE = "core.__main__"
-_GROUND_ROOMS = ("core.types",)
 _GROUND_MODULES = ("core.rules.catalogue",)
 
 
@@ -43,14 +42,12 @@ def room(name: str) -> str:
         folder = ".".join(parts[:2])
         above = MODULES.get(folder)
         is_room = above is not None and above.name == "__init__.py" and folder != "core"
-        return GROUND if not is_room or folder in _GROUND_ROOMS or name in _GROUND_MODULES else folder
+        return GROUND if not is_room or name in _GROUND_MODULES else folder
     return ".".join(parts[:3]) if parts[:2] == ["pages", "ui"] and len(parts) > 2 else "pages"
 
 
-def statements(
-    tree: ast.Module, *, lazy: bool, typing: bool = False
-) -> Iterator[ast.Import | ast.ImportFrom]:
-    """Import statements: those inside functions only when ``lazy``, those under ``if TYPE_CHECKING`` when ``typing``."""
+def statements(tree: ast.Module, *, lazy: bool, typing: bool = False) -> Iterator[ast.Import | ast.ImportFrom]:
+    """Import statements; those in functions only when ``lazy``, under ``if TYPE_CHECKING`` only when ``typing``."""
 
     def inside(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
         for child in ast.iter_child_nodes(node):

@@ -1,4 +1,4 @@
-"""The folders are the map: which room may import which, how large a room is, and what a module is (docs/architecture.md).
+"""The folders are the map: which room imports which, how large a room is, and what a module is (docs/architecture.md).
 
 The imports themselves are read by ``scripts/imports.py``, for this test and for the figure alike.
 """

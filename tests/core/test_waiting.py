@@ -27,7 +27,7 @@ def test_what_a_person_chose_stays(chosen: dict[str, str]) -> None:
 @pytest.mark.parametrize(
     "start",
     [
-        "import core.worker; before = 'torch' in sys.modules; core.worker.__main__.main(['--no-such-option'])",
+        "import core.worker.__main__; before = 'torch' in sys.modules; core.worker.__main__.main(['--no-such-option'])",
         "import core.__main__; before = 'torch' in sys.modules; core.__main__.main(lambda: None)",
     ],
 )
