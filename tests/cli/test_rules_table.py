@@ -8,7 +8,7 @@ from core.grammar import format_rule, parse_rule
 from core.lab.emission import TABLE
 from core.rules.catalogue import RULES
 from core.rules.token_rule import LosslessRule
-from tests.core.rules.test_rules import VECTORS
+from tests.helpers.rule_texts import VECTORS
 
 SEED_PAIR = ("--p", ".5,.3,.2", "--q", ".6,.1,.3")
 

@@ -10,13 +10,19 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from transformers import LlamaForCausalLM
 
 import core.decoding.verify
 import core.drafting.growers
 from core.decoding.engine import generate
-from core.records import Ended, Round
+from core.drafting.draft import Draft
+from core.grammar import parse_rule
+from core.records import Ended, Round, Verdict
+from core.rules.table import token_rule
+from core.sampling.distributions import Distributions
 from core.sampling.randomness import Streams
 from core.types import Request
+from tests.helpers.fakes import FakePair
 
 ALMOST_ONE = math.nextafter(1.0, 0.0)
 
@@ -89,3 +95,51 @@ def emitted_law(request: Request, pair: Any, monkeypatch: pytest.MonkeyPatch) ->
     for (tokens, weight), _ in branches(run):
         law[tokens] += weight
     return {tokens: weight for tokens, weight in law.items() if weight > 0.0}
+
+
+def first_token_law(
+    draft_of: Callable[[Branching], Draft], p: Tensor, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> list[float]:
+    """Law of the first token that ``walk`` emits; ``draft_of`` makes a draft with a branching ``draw``."""
+    law = [0.0] * len(p)
+
+    def run(one: Branching) -> tuple[Verdict, Draft]:
+        monkeypatch.setattr(core.decoding.verify, "draw", one.draw)
+        draft = draft_of(one)
+        streams = Streams(draft=lambda: 0.5, coin=one.coin, redraw=lambda: 0.5)
+        return core.decoding.verify.walk(draft, lambda node: p, token_rule(parse_rule(rule)), streams), draft
+
+    for (verdict, draft), one in branches(run):
+        weight = one.weight
+        for trial in verdict.trials:
+            weight *= trial.accept_prob if trial.u == 0.0 else 1.0 - trial.accept_prob
+        law[draft.tokens[verdict.path[0]] if verdict.path else verdict.next_token] += weight
+    return law
+
+
+def reference_law(request: Request, pair: FakePair) -> dict[tuple[int, ...], float]:
+    """Product of processed target distributions over every output, ended by EOS or the limit."""
+    prompt = pair.text.encode(request)
+    distributions = Distributions.of(request.sampling, pair.text.eos, len(prompt), pair.device)
+    law = {}
+
+    def extend(output: tuple[int, ...], weight: float) -> None:
+        if len(output) == request.stops.max_new_tokens or (output and output[-1] in pair.text.eos):
+            law[output] = weight
+            return
+        p = distributions.target(logits(pair, [*prompt, *output]), [*prompt, *output])
+        for token in range(pair.vocab):
+            if float(p[token]) > 0.0:
+                extend((*output, token), weight * float(p[token]))
+
+    extend((), 1.0)
+    return law
+
+
+def logits(pair: FakePair, prefix: list[int]) -> torch.Tensor:
+    """Next-token logits of the target, by a fresh forward pass or straight from the table."""
+    network = pair.target.network
+    if isinstance(network, LlamaForCausalLM):
+        with torch.no_grad():
+            return network(input_ids=torch.tensor([prefix])).logits[0, -1]
+    return torch.tensor(network.table(tuple(prefix))).log()

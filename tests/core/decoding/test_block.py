@@ -16,9 +16,8 @@ from core.grammar import parse_drafter, parse_rule, parse_shape
 from core.records import ROOT
 from core.rules.table import token_rule
 from core.types import Request, Sampling, Stops
-from tests.core.decoding.test_law import reference_law
 from tests.helpers.decoding import ask, decode
-from tests.helpers.explore import emitted_law
+from tests.helpers.explore import emitted_law, reference_law
 from tests.helpers.fakes import always, fake_pair, hashed, scripted
 
 P = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)

@@ -12,16 +12,12 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-import core.decoding.verify
-from core.decoding.verify import walk
 from core.drafting.draft import Draft
 from core.grammar import parse_drafter, parse_rule, parse_shape
-from core.records import ROOT, Verdict
+from core.records import ROOT
 from core.rules.table import induced, token_rule
-from core.sampling.distributions import Distributions
-from core.sampling.randomness import Streams
 from core.types import Request, Sampling, Stops
-from tests.helpers.explore import Branching, branches, emitted_law
+from tests.helpers.explore import Branching, emitted_law, first_token_law, reference_law
 from tests.helpers.fakes import FakePair, always, fake_pair, hashed
 
 TARGET = hashed(3, seed=11)
@@ -76,34 +72,6 @@ def transformer_pair() -> FakePair:
     return pair
 
 
-def reference_law(request: Request, pair: FakePair) -> dict[tuple[int, ...], float]:
-    """Product of processed target distributions over every output, ended by EOS or the limit."""
-    prompt = pair.text.encode(request)
-    distributions = Distributions.of(request.sampling, pair.text.eos, len(prompt), pair.device)
-    law = {}
-
-    def extend(output: tuple[int, ...], weight: float) -> None:
-        if len(output) == request.stops.max_new_tokens or (output and output[-1] in pair.text.eos):
-            law[output] = weight
-            return
-        p = distributions.target(logits(pair, [*prompt, *output]), [*prompt, *output])
-        for token in range(pair.vocab):
-            if float(p[token]) > 0.0:
-                extend((*output, token), weight * float(p[token]))
-
-    extend((), 1.0)
-    return law
-
-
-def logits(pair: FakePair, prefix: list[int]) -> torch.Tensor:
-    """Next-token logits of the target, by a fresh forward pass or straight from the table."""
-    network = pair.target.network
-    if isinstance(network, LlamaForCausalLM):
-        with torch.no_grad():
-            return network(input_ids=torch.tensor([prefix])).logits[0, -1]
-    return torch.tensor(network.table(tuple(prefix))).log()
-
-
 @pytest.mark.parametrize("sampling", SAMPLINGS.values(), ids=SAMPLINGS)
 @pytest.mark.parametrize(("drafter", "shape"), DRAFTS)
 def test_lossless_decoding_emits_exactly_the_reference_law(drafter, shape, sampling, monkeypatch):
@@ -137,24 +105,6 @@ def test_a_lossy_chain_emits_exactly_the_induced_law_of_its_rule(rule, monkeypat
     assert first == pytest.approx(induced(token_rule(parse_rule(rule)), p, q).tolist(), abs=1e-6)
 
 
-def position_law(draft_of, p, rule, monkeypatch) -> list[float]:
-    """Law of the first emitted token of ``walk`` over drafts that ``draft_of`` makes with a branching ``draw``."""
-    law = [0.0] * len(p)
-
-    def run(one: Branching) -> tuple[Verdict, Draft]:
-        monkeypatch.setattr(core.decoding.verify, "draw", one.draw)
-        draft = draft_of(one)
-        streams = Streams(draft=lambda: 0.5, coin=one.coin, redraw=lambda: 0.5)
-        return walk(draft, lambda node: p, token_rule(parse_rule(rule)), streams), draft
-
-    for (verdict, draft), one in branches(run):
-        weight = one.weight
-        for trial in verdict.trials:
-            weight *= trial.accept_prob if trial.u == 0.0 else 1.0 - trial.accept_prob
-        law[draft.tokens[verdict.path[0]] if verdict.path else verdict.next_token] += weight
-    return law
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("drawing", ["with_replacement", "without_replacement"])
 def test_sampled_siblings_are_lossless(count, drawing, monkeypatch):
@@ -171,20 +121,22 @@ def test_sampled_siblings_are_lossless(count, drawing, monkeypatch):
                 left = left / left.sum() if float(left.sum()) > 0 else left
         return Draft.siblings(tokens, q, drawing)
 
-    assert position_law(draft_of, p, "lossless", monkeypatch) == pytest.approx(p.tolist(), abs=1e-6)
+    assert first_token_law(draft_of, p, "lossless", monkeypatch) == pytest.approx(p.tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("tokens", [t for n in (1, 2, 3) for t in itertools.permutations(range(3), n)])
 def test_deterministic_siblings_are_lossless(tokens, monkeypatch):
     p = torch.tensor([0.5, 0.3, 0.2])
-    law = position_law(lambda one: Draft.chosen(tokens, (ROOT,) * len(tokens)), p, "lossless", monkeypatch)
+    law = first_token_law(lambda one: Draft.chosen(tokens, (ROOT,) * len(tokens)), p, "lossless", monkeypatch)
     assert law == pytest.approx(p.tolist(), abs=1e-6)
 
 
 def test_deterministic_siblings_under_spec_cascade_take_the_first_in_the_allowed_set(monkeypatch):
     p = torch.tensor([0.5, 0.3, 0.2])
     draft = Draft.chosen((2, 1, 0), (ROOT,) * 3)
-    assert position_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target", monkeypatch) == pytest.approx([0, 1, 0])
+    assert first_token_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target", monkeypatch) == pytest.approx(
+        [0, 1, 0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -194,7 +146,7 @@ def test_deterministic_siblings_under_spec_cascade_take_the_first_in_the_allowed
 def test_a_rejected_deterministic_candidate_is_zeroed_before_the_redraw(redraw, law, monkeypatch):
     p = torch.tensor([0.5, 0.3, 0.2])
     draft = Draft.chosen((2,), (ROOT,))
-    emitted = position_law(lambda one: draft, p, f"spec_cascade:0.5,redraw={redraw}", monkeypatch)
+    emitted = first_token_law(lambda one: draft, p, f"spec_cascade:0.5,redraw={redraw}", monkeypatch)
     assert emitted == pytest.approx(law, abs=1e-6)
 
 
@@ -203,15 +155,15 @@ def test_a_deterministic_sibling_under_lenience_is_accepted_with_p_over_ell(monk
     draft = Draft.chosen((1,), (ROOT,))
     accepted = 0.3 / 0.5
     expected = [(1 - accepted) * 0.5 / 0.7, accepted, (1 - accepted) * 0.2 / 0.7]
-    assert position_law(lambda one: draft, p, "lenience:0.5", monkeypatch) == pytest.approx(expected, abs=1e-6)
+    assert first_token_law(lambda one: draft, p, "lenience:0.5", monkeypatch) == pytest.approx(expected, abs=1e-6)
 
 
 def test_recomputing_the_allowed_set_lets_a_later_sibling_in(monkeypatch):
     p = torch.tensor([0.05, 0.9, 0.03, 0.02])
     draft = Draft.chosen((3, 0), (ROOT,) * 2)
-    once = position_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target_in_set", monkeypatch)
+    once = first_token_law(lambda one: draft, p, "spec_cascade:0.5,redraw=target_in_set", monkeypatch)
     assert once == pytest.approx([0, 1, 0, 0])
     p = torch.tensor([0.3, 0.28, 0.22, 0.2])
     draft = Draft.chosen((2, 3), (ROOT,) * 2)
-    strict = position_law(lambda one: draft, p, "spec_cascade:0.9,redraw=target_in_set,recompute=true", monkeypatch)
+    strict = first_token_law(lambda one: draft, p, "spec_cascade:0.9,redraw=target_in_set,recompute=true", monkeypatch)
     assert strict == pytest.approx([0.3 / 0.58, 0.28 / 0.58, 0, 0], abs=1e-6)

@@ -25,7 +25,7 @@ from core.rules.table import induced, token_rule
 from core.rules.target_law import TargetLawRule
 from core.sampling.probability import without
 from core.sampling.randomness import Streams
-from tests.helpers.explore import Branching, branches
+from tests.helpers.explore import Branching, branches, first_token_law
 from tests.helpers.fakes import scripted
 from tests.helpers.rule_texts import RULES, TARGET_LAWS, TRUNCATIONS
 
@@ -33,24 +33,6 @@ P = torch.tensor([0.5, 0.3, 0.15, 0.05])
 Q = torch.tensor([0.4, 0.1, 0.3, 0.2])
 
 Drawing = Literal["deterministic", "with_replacement", "without_replacement"]
-
-
-def emitted(drafts, rule: str, p: Tensor, monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Law of the first token that ``walk`` emits; ``drafts`` makes a draft with a branching ``draw``."""
-    law = [0.0] * len(p)
-
-    def run(one: Branching) -> tuple[Verdict, Draft]:
-        monkeypatch.setattr(core.decoding.verify, "draw", one.draw)
-        draft = drafts(one)
-        streams = Streams(draft=lambda: 0.5, coin=one.coin, redraw=lambda: 0.5)
-        return walk(draft, lambda node: p, token_rule(parse_rule(rule)), streams), draft
-
-    for (verdict, draft), one in branches(run):
-        weight = one.weight
-        for trial in verdict.trials:
-            weight *= trial.accept_prob if trial.u == 0.0 else 1.0 - trial.accept_prob
-        law[draft.tokens[verdict.path[0]] if verdict.path else verdict.next_token] += weight
-    return law
 
 
 def drafted(tokens, drawing: Drawing, q: Tensor = Q) -> Draft:
@@ -77,7 +59,7 @@ def measured(draft: Draft, rule: str, p: Tensor = P) -> tuple[list[float], bool]
 
 @pytest.mark.parametrize("rule", RULES)
 def test_a_sampled_candidate_emits_the_stated_law_and_is_measured_so(rule, monkeypatch):
-    law = emitted(sampling(1, "with_replacement"), rule, P, monkeypatch)
+    law = first_token_law(sampling(1, "with_replacement"), P, rule, monkeypatch)
     assert law == pytest.approx(induced(token_rule(parse_rule(rule)), P, Q).tolist(), abs=1e-6)
     for token in range(4):
         assert measured(drafted((token,), "with_replacement"), rule) == (pytest.approx(law, abs=1e-6), False)
@@ -87,7 +69,7 @@ def test_a_sampled_candidate_emits_the_stated_law_and_is_measured_so(rule, monke
 def test_deterministic_siblings_are_measured_as_the_walk_emits_them(rule, monkeypatch):
     for tokens in (t for n in (1, 2, 3) for t in itertools.permutations(range(4), n)):
         draft = drafted(tokens, "deterministic")
-        law = emitted(lambda one, draft=draft: draft, rule, P, monkeypatch)
+        law = first_token_law(lambda one, draft=draft: draft, P, rule, monkeypatch)
         assert sum(law) == pytest.approx(1.0, abs=1e-6)
         assert measured(draft, rule) == (pytest.approx(law, abs=1e-6), False)
 
@@ -97,7 +79,7 @@ def test_deterministic_siblings_are_measured_as_the_walk_emits_them(rule, monkey
 def test_siblings_drawn_with_replacement_are_measured_exactly_where_no_rejected_token_is_zeroed(
     rule, count, monkeypatch
 ):
-    law = emitted(sampling(count, "with_replacement"), rule, P, monkeypatch)
+    law = first_token_law(sampling(count, "with_replacement"), P, rule, monkeypatch)
     for tokens in ((0, 1, 2), (3, 3, 3), (2, 0, 2)):
         assert measured(drafted(tokens[:count], "with_replacement"), rule) == (pytest.approx(law, abs=1e-6), False)
 
@@ -112,7 +94,7 @@ def rejected(q: Tensor, accepts: Tensor) -> Tensor:
 @pytest.mark.parametrize("drawing", ["with_replacement", "without_replacement"])
 def test_conditional_laws_average_to_the_law_of_the_walk(rule, drawing, monkeypatch):
     """Each is the law given that these tokens were tried and rejected, so they are weighted by how often they are."""
-    law = emitted(sampling(2, drawing), rule, P, monkeypatch)
+    law = first_token_law(sampling(2, drawing), P, rule, monkeypatch)
     mean = np.zeros(4)
     for first, second in itertools.product(range(4), repeat=2):
         draft = drafted((first, second), drawing)
@@ -135,7 +117,7 @@ def test_conditional_laws_average_to_the_law_of_the_walk(rule, drawing, monkeypa
 def test_sampled_siblings_emit_the_rules_own_law_however_many_they_are(rule, count, drawing, monkeypatch):
     made = token_rule(parse_rule(rule))
     wanted = made.law(P, Q) if isinstance(made, TargetLawRule) else P
-    law = emitted(sampling(count, drawing), rule, P, monkeypatch)
+    law = first_token_law(sampling(count, drawing), P, rule, monkeypatch)
     assert law == pytest.approx(wanted.tolist(), abs=2e-6)
 
 
@@ -146,18 +128,21 @@ def test_deterministic_siblings_emit_the_law_that_is_formed_of_the_first_candida
         one_hot = torch.zeros(4)
         one_hot[tokens[0]] = 1.0
         wanted = made.law(P, one_hot) if isinstance(made, TargetLawRule) else P
-        law = emitted(lambda one, tokens=tokens: drafted(tokens, "deterministic"), rule, P, monkeypatch)
+        law = first_token_law(lambda one, tokens=tokens: drafted(tokens, "deterministic"), P, rule, monkeypatch)
         assert law == pytest.approx(wanted.tolist(), abs=1e-6)
 
 
 @pytest.mark.parametrize("rule", [rule for rule in TRUNCATIONS if "hard=false" not in rule and "recompute" not in rule])
 def test_the_first_sibling_inside_the_allowed_set_is_taken(rule, monkeypatch):
     allowed = token_rule(parse_rule(rule)).accept(P, Q).bool().tolist()
+    taken = 0
     for tokens in itertools.permutations(range(4), 3):
         inside = [token for token in tokens if allowed[token]]
-        law = emitted(lambda one, tokens=tokens: drafted(tokens, "deterministic"), rule, P, monkeypatch)
+        law = first_token_law(lambda one, tokens=tokens: drafted(tokens, "deterministic"), P, rule, monkeypatch)
+        taken += bool(inside)
         if inside:
             assert law == pytest.approx([float(token == inside[0]) for token in range(4)])
+    assert taken > 0
 
 
 def test_soft_typical_acceptance_tests_what_is_left_of_p_against_the_threshold_of_the_whole(monkeypatch):
@@ -165,7 +150,7 @@ def test_soft_typical_acceptance_tests_what_is_left_of_p_against_the_threshold_o
     tau = min(0.9, 0.7 * np.exp(-entropy))
     first, second = 0.05 / tau, min(1.0, (0.15 / 0.95) / tau)
     draft = drafted((3, 2), "deterministic")
-    law = emitted(lambda one: draft, "typical:0.9,delta=0.7,hard=false,redraw=target", P, monkeypatch)
+    law = first_token_law(lambda one: draft, P, "typical:0.9,delta=0.7,hard=false,redraw=target", monkeypatch)
     rest = (1 - first) * (1 - second)
     expected = [rest * 0.5 / 0.8, rest * 0.3 / 0.8, (1 - first) * second, first]
     assert law == pytest.approx(expected, abs=1e-6)
@@ -174,7 +159,7 @@ def test_soft_typical_acceptance_tests_what_is_left_of_p_against_the_threshold_o
 def test_a_hybrid_ceiling_takes_the_first_sibling_of_the_original_set(monkeypatch):
     """min-p 0.9 holds token 0 alone; token 1 has the ceiling p/ℓ, and its rejection doesn't make token 2 a member."""
     draft = drafted((1, 2), "deterministic")
-    law = emitted(lambda one: draft, "min_p_ceiling:0.9,ell=0.5", P, monkeypatch)
+    law = first_token_law(lambda one: draft, P, "min_p_ceiling:0.9,ell=0.5", monkeypatch)
     second = 0.4 * (0.15 / 0.7) / 0.5
     rest = 0.4 - second
     assert law == pytest.approx([rest * 0.5 / 0.55, 0.6, second, rest * 0.05 / 0.55], abs=1e-6)
