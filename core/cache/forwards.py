@@ -18,13 +18,13 @@ from core.device import device_clock
 
 @dataclass(slots=True)
 class Forwards:
-    """Seconds in forwards and their number, since the beginning or the last :meth:`forget`."""
+    """Number of forwards and the seconds spent in them, since the start or the last :meth:`forget`."""
 
     seconds: float = 0.0
     passes: int = 0
 
     def forget(self) -> None:
-        """Start again from zero."""
+        """Reset both to zero."""
         self.seconds, self.passes = 0.0, 0
 
 
@@ -33,7 +33,7 @@ _COLLECTING: ContextVar[Forwards | None] = ContextVar("forwards", default=None)
 
 @contextmanager
 def collected() -> Iterator[Forwards]:
-    """Count this thread's forwards in the body; on CUDA each of them then waits for the device before and after."""
+    """Count this thread's forwards in the body; on CUDA, each forward then waits for the device before and after."""
     forwards = Forwards()
     token = _COLLECTING.set(forwards)
     try:
@@ -43,7 +43,7 @@ def collected() -> Iterator[Forwards]:
 
 
 def forward(device: torch.device) -> AbstractContextManager[None]:
-    """The mark around one call of a network on ``device``."""
+    """Context that marks one call of a network on ``device``."""
     forwards = _COLLECTING.get()
     return nullcontext() if forwards is None else _timed(forwards, device)
 

@@ -1,12 +1,12 @@
-"""CUDA graphs of decoding passes: one launch instead of one for every kernel.
+"""CUDA graphs of decoding passes: one launch per pass instead of one per kernel.
 
-A graph replays the same kernels on the same addresses. So a pass is padded to a bucket of N nodes and T cache rows, its
-tensors are copied into static ones, and the recording over these is replayed. Only :class:`CudaRecorder` depends on the
-device. On the CPU no pass is recorded.
+A graph replays the same kernels on the same addresses, so a pass is padded to a bucket of N nodes and T cache rows, its
+tensors are copied into static ones, and the recording that uses these is replayed. Only :class:`CudaRecorder` depends
+on the device. On the CPU no pass is recorded.
 
-A recording belongs to one cache, whose rows it writes: it lives as long as the batch that decodes. Recording waits for
-the device once per bucket. An architecture whose forward reads numbers back (rotary embeddings that adapt to the
-length, say) can't be recorded: the log says so and the batch decodes without.
+A recording belongs to the cache whose rows it writes, and lives as long as the batch being decoded. Recording waits for
+the device once per bucket. An architecture whose forward reads numbers back to the host (rotary embeddings that adapt
+to the length, say) can't be recorded: this is logged, and the batch decodes without graphs.
 """
 
 from __future__ import annotations
@@ -25,37 +25,37 @@ from core.faults import is_out_of_memory, sentence
 LOG = logging.getLogger("speclens.engine")
 
 LENGTHS = 128
-"""Cache rows in view come in multiples of this."""
+"""Cache rows in view are rounded up to a multiple of this."""
 ROWS = 256
-"""Most rows B·N of a recorded pass: larger ones (prompts) keep the device busy anyway."""
+"""Most rows B·N of a recorded pass: larger passes (prompts) keep the device busy anyway."""
 GRAPHS = 16
-"""Recordings kept: enough for the first draft step, later steps and verification at a few lengths in view."""
+"""Most recordings kept: enough for the first draft step, later steps and verification at a few lengths in view."""
 
 Tensors = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """Work whose ``replay`` reads its static inputs again and overwrites ``outputs``."""
+    """Recorded work: ``replay`` reads its static inputs again and overwrites ``outputs``."""
 
     outputs: Tensors
     replay: Callable[[], None]
 
 
 class Recorder(Protocol):
-    """Turns work on static tensors into something that can be replayed."""
+    """Recorder of work on static tensors, for replay."""
 
     def record(self, work: Callable[[], Tensors]) -> Recording:
-        """Record ``work``. It may run any number of times before the first replay: doing it twice changes nothing."""
+        """Record ``work``, which must be idempotent: it may run any number of times before the first replay."""
         ...
 
 
 class CudaRecorder:
-    """Captures work into a CUDA graph (torch.cuda.graph). Graphs share one memory pool: each one's outputs are
-    overwritten by any later replay, so they are copied at once."""
+    """Recorder that captures work into CUDA graphs (torch.cuda.graph). All graphs share one memory pool: any later
+    replay overwrites a graph's outputs, so these are copied at once."""
 
     WARM_UPS = 2
-    """Runs before capturing: libraries allocate and choose kernels in the first ones."""
+    """Runs before capturing: libraries allocate memory and choose kernels in their first runs."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -63,7 +63,7 @@ class CudaRecorder:
         self.pool = torch.cuda.graph_pool_handle()
 
     def record(self, work: Callable[[], Tensors]) -> Recording:
-        """Warm up on a side stream, then capture there; only this thread's calls can spoil a capture."""
+        """Warm up on a side stream, then capture there; only calls of this thread can invalidate the capture."""
         self.stream.wait_stream(torch.cuda.current_stream(self.device))
         with torch.cuda.stream(self.stream):
             for _ in range(self.WARM_UPS):
@@ -77,14 +77,14 @@ class CudaRecorder:
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """A recording and the static tensors that it reads."""
+    """Recording and the static tensors that it reads."""
 
     inputs: Tensors
     recording: Recording
 
 
 class Graphs:
-    """The recordings of one cache's passes, at most ``most``: the least recently used is dropped."""
+    """Recordings of one cache's passes, at most ``most``; the least recently used is dropped."""
 
     def __init__(self, recorder: Recorder, most: int = GRAPHS) -> None:
         self.recorder = recorder
@@ -93,17 +93,17 @@ class Graphs:
         self._refused = False
 
     def bucket(self, batch: int, nodes: int, length: int, capacity: int) -> tuple[int, int] | None:
-        """(N, T) that a pass of ``batch`` slots, ``nodes`` nodes and ``length`` rows in view is padded to; None where
-        it isn't recorded."""
+        """(N, T) to which a pass of ``batch`` slots, ``nodes`` nodes and ``length`` rows in view is padded; None for a
+        pass that isn't recorded."""
         wide = 1 << (nodes - 1).bit_length()
         if self._refused or batch * wide > ROWS:
             return None
         return wide, min(-(-length // LENGTHS) * LENGTHS, capacity)
 
     def run(self, name: Hashable, inputs: Tensors, work: Callable[[Tensors], Tensors]) -> Tensors:
-        """The outputs of ``work(inputs)``, from the recording under this name for inputs of these shapes.
+        """Outputs of ``work(inputs)``, from the recording with this name and these input shapes.
 
-        Whatever ``work`` uses besides its inputs must follow from ``name``. The outputs are the caller's own copies.
+        Whatever ``work`` uses besides its inputs must be determined by ``name``. The outputs are fresh copies.
         """
         key = (name, *((tuple(one.shape), one.dtype) for one in inputs))
         kept = self._kept.get(key) or self._recorded(inputs, work)
@@ -131,5 +131,5 @@ class Graphs:
 
 
 def graphs_on(device: torch.device) -> Graphs | None:
-    """Recordings for a cache on ``device``; None where passes run as they are."""
+    """Recordings for a cache on ``device``; None on a device whose passes are not recorded."""
     return Graphs(CudaRecorder(device)) if device.type == "cuda" else None

@@ -1,11 +1,11 @@
-"""The slot KV cache: per slot a *committed region* and after it a *scratch region* (design.md "Slots").
+"""The slot KV cache: each slot has a *committed region* followed by a *scratch region* (design.md "Slots").
 
 A pass appends nodes to a slot's scratch; a node sees the committed region, its own ancestors and itself, never a
-sibling; its position is committed length + depth. ``keep`` copies an accepted path's rows down and sets the length:
-rollback costs nothing and does not depend on the context. Rows outside the two regions are dead: whatever they hold
-changes nothing.
+sibling; its position is committed length + depth. ``keep`` moves an accepted path's rows to the front of the scratch
+region and sets the length: rollback is free, whatever the context's length. Rows outside the two regions are dead:
+their contents affect nothing.
 
-Works through the library's public cache and mask interfaces: a ``Cache`` of our own for each pass, a 4-D mask and
+Only the library's public cache and mask interfaces are used: a ``Cache`` of our own for each pass, a 4-D mask and
 explicit position ids. Shapes: S slots, B slots in a pass, N nodes per slot (padded), T cache rows, H heads, D head
 width.
 """
@@ -27,7 +27,7 @@ from core.records import ROOT
 
 @dataclass(slots=True)
 class Slot:
-    """Book-keeping of one sequence, in rows."""
+    """Bookkeeping of one sequence, in rows."""
 
     committed: int = 0
     depths: list[int] = field(default_factory=list)
@@ -53,17 +53,17 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Where one forward pass writes and what it may see.
+    """Rows that one forward pass writes and rows that it may see.
 
-    ``slots`` [B]; ``batch_index``, ``query_index``, ``row_index`` list the nodes to write: the real ones, or in a pass
-    padded for recording all B·N; ``positions`` [B, N]; ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
+    ``slots`` [B]; ``batch_index``, ``query_index``, ``row_index`` list the nodes to write: the real nodes, or all B·N
+    in a pass padded for recording; ``positions`` [B, N]; ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
     """
 
     slots: Tensor
     adjoining: slice | None
-    """The same slots as a slice when they follow one another: their rows are then seen without a copy."""
+    """The same slots as a slice when they are consecutive: their rows are then read without a copy."""
     block: Block | None
-    """What a pass over one slot writes; none in a recorded one, whose rows change."""
+    """The rows that a pass over one slot writes; None in a recorded pass, whose rows change between replays."""
     batch_index: Tensor
     query_index: Tensor
     row_index: Tensor
@@ -78,7 +78,7 @@ class Pass:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that differs between passes over the same slots that were padded to one size."""
+        """All tensors that differ between passes over the same slots padded to the same size."""
         return (
             self.slots,
             self.batch_index,
@@ -90,7 +90,7 @@ class Pass:
         )
 
     def over(self, tensors: Sequence[Tensor]) -> Pass:
-        """The same pass reading these :attr:`tensors`."""
+        """This pass with other :attr:`tensors`."""
         slots, batch_index, query_index, row_index, positions, visible, key_positions = tensors
         return replace(
             self,
@@ -104,7 +104,7 @@ class Pass:
         )
 
     def mask(self, window: int | None) -> Tensor:
-        """[B, 1, N, T] bool for one kind of attention; ``window`` = width of a sliding window, by position."""
+        """Mask [B, 1, N, T] bool for one kind of attention; ``window``: width of a sliding window, in positions."""
         if window is None:
             return self.visible[:, None]
         near = self.positions[:, :, None] - self.key_positions[:, None, :] < window
@@ -113,7 +113,7 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class _Sight:
-    """What the nodes of a pass see, on the host; shapes as in :class:`Pass`."""
+    """Positions and visible rows of a pass's nodes, on the host; shapes as in :class:`Pass`."""
 
     positions: Tensor
     key_positions: Tensor
@@ -122,7 +122,7 @@ class _Sight:
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Place in the batch, place among the slot's nodes, and cache row of each node that a pass writes."""
+    """Index in the batch, index among the slot's nodes, and cache row of each node that a pass writes."""
 
     batch: list[int]
     query: list[int]
@@ -131,7 +131,7 @@ class _Places:
 
 @dataclass(slots=True)
 class LayerRows:
-    """One layer's rows, ``keys`` and ``values`` [S, H, T, D], allocated at the first write."""
+    """Rows of one layer, ``keys`` and ``values`` [S, H, T, D], allocated at the first write."""
 
     slots: int
     capacity: int
@@ -143,7 +143,7 @@ class LayerRows:
         """Write the rows [B, H, N, D] of a pass; return its rows in view [B, H, T, D]."""
         if self.keys is None or self.values is None:
             self.keys, self.values = self._zeros(key_states), self._zeros(value_states)
-        if now.block is not None:  # one slot: its rows lie side by side, and copying them costs a tenth of an index
+        if now.block is not None:  # one slot: its rows are contiguous, and a slice costs a tenth of indexing
             self.keys[now.block.slot, :, now.block.start : now.block.stop] = key_states[0]
             self.values[now.block.slot, :, now.block.start : now.block.stop] = value_states[0]
         else:
@@ -171,7 +171,7 @@ class LayerRows:
 
 
 class PassLayer(CacheLayerMixin):
-    """One layer's rows as the library's attention meets them during one pass."""
+    """Layer of the library's cache interface over one layer's rows, for one pass."""
 
     def __init__(self, rows: LayerRows, now: Pass) -> None:
         super().__init__()
@@ -179,14 +179,14 @@ class PassLayer(CacheLayerMixin):
         self._now = now
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Nothing: the rows are allocated by what they hold."""
+        """Do nothing: :class:`LayerRows` allocates at the first write."""
 
     def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         """Write the pass's rows [B, H, N, D]; return the rows in view [B, H, T, D]."""
         return self._rows.write(self._now, key_states, value_states)
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """(rows in view, offset); the mask itself is given, so nothing is derived from this."""
+        """(rows in view, offset); the mask itself is given, so nothing is derived from these."""
         return self._now.length, 0
 
     def get_seq_length(self) -> int:
@@ -201,8 +201,8 @@ class PassLayer(CacheLayerMixin):
 class SlotCache:
     """Rows of all layers for S slots of ``capacity`` rows each.
 
-    A slot's committed rows are 0 … committed−1, its scratch rows follow. ``spare`` = 1 adds a row that is never in
-    view, where the padding of a pass is written.
+    A slot's committed rows are 0 … committed−1; its scratch rows follow. ``spare`` = 1 adds a row that is never in
+    view, to which the padding of a pass is written.
     """
 
     def __init__(self, layers: int, slots: int, capacity: int, device: torch.device, spare: int = 0) -> None:
@@ -212,19 +212,19 @@ class SlotCache:
         self.rows = [LayerRows(slots, capacity + spare) for _ in range(layers)]
 
     def during(self, now: Pass) -> Cache:
-        """The library's cache for one forward: it writes and shows the rows of this pass."""
+        """Cache object for the library's forward, which writes and returns the rows of this pass."""
         return Cache(layers=[PassLayer(rows, now) for rows in self.rows])
 
     def open(self, slot: int) -> None:
-        """Start a new sequence in ``slot``; its old rows are dead."""
+        """Start a new sequence in ``slot``; its old rows become dead."""
         dirty = max(self.slots[slot].dirty, self.slots[slot].end)
         self.slots[slot] = Slot(dirty=dirty)
 
     def append(self, slot: int, parents: Sequence[int]) -> list[int]:
-        """Add nodes to the scratch region; ``parents`` are scratch rows (ROOT: the committed region's end), earlier
-        rows or earlier nodes of this call. Returns their scratch rows.
+        """Add nodes to the scratch region and return their scratch rows. ``parents`` are scratch rows (ROOT: the end
+        of the committed region): existing rows or earlier nodes of this call.
 
-        Raises IndexError when the slot has no room: callers bound drafts by the context and size the cache by it.
+        Raises IndexError when the slot has no room: callers limit drafts to the context and size the cache by it.
         """
         state = self.slots[slot]
         first, added = len(state.depths), len(parents)
@@ -232,7 +232,7 @@ class SlotCache:
             raise IndexError(
                 f"slot {slot} holds {self.capacity} rows; {state.end} are in use and {added} more don't fit"
             )
-        if first == 0 and list(parents) == list(range(-1, added - 1)):  # a chain: prompts come this way
+        if first == 0 and list(parents) == list(range(-1, added - 1)):  # a chain, as prompts are
             state.ancestry = torch.ones(added, added, dtype=torch.bool).tril_()
             state.depths = list(range(added))
             return list(range(added))
@@ -246,14 +246,14 @@ class SlotCache:
         return list(range(first, first + added))
 
     def extent(self, wanted: Sequence[ScratchRows]) -> tuple[int, int]:
-        """(N, T): what a pass over these scratch rows computes per slot, and has in view."""
+        """(N, T) of a pass over these scratch rows: nodes computed per slot, and rows in view."""
         return max(len(one.rows) for one in wanted), max(self.slots[one.slot].end for one in wanted)
 
     def plan(self, wanted: Sequence[ScratchRows], padded: tuple[int, int] | None = None) -> Pass:
-        """The pass that computes the given contiguous scratch rows of each slot.
+        """Plan the pass that computes the given contiguous scratch rows of each slot.
 
-        ``padded`` to (N, T), it has one shape whatever it computes: nodes that don't exist see row 0 and are written to
-        the spare row.
+        With ``padded`` = (N, T) the pass has that shape whatever it computes: padding nodes see row 0 and are written
+        to the spare row.
         """
         nodes, length = padded or self.extent(wanted)
         self._clean(wanted, length)
@@ -293,7 +293,7 @@ class SlotCache:
         return sight
 
     def _places(self, wanted: Sequence[ScratchRows], padded: int) -> _Places:
-        """Where each node is written; the padding up to ``padded`` nodes per slot goes to the spare row."""
+        """Places to which the nodes are written; padding up to ``padded`` nodes per slot goes to the spare row."""
         places = _Places([], [], [])
         for b, one in enumerate(wanted):
             rows = [self.slots[one.slot].committed + row for row in one.rows]
@@ -304,7 +304,7 @@ class SlotCache:
         return places
 
     def arrange(self, slot: int, rows: Sequence[int]) -> None:
-        """Make scratch consist of ``rows`` in this order (parents before children); the others become dead."""
+        """Reduce scratch to ``rows`` in this order (parents before children); its other rows become dead."""
         state = self.slots[slot]
         state.dirty = max(state.dirty, state.end)
         self._move(slot, rows)
@@ -323,14 +323,14 @@ class SlotCache:
 
     def _move(self, slot: int, rows: Sequence[int]) -> None:
         if list(rows) == list(range(len(rows))):
-            return  # already in place: always so for a chain
+            return  # already in place, as for every chain
         start = self.slots[slot].committed
         source = self._long([start + row for row in rows])
         for layer in self.rows:
             layer.move(slot, source, start)
 
     def _clean(self, wanted: Sequence[ScratchRows], length: int) -> None:
-        """Zero dead rows that fall into view: a masked row has weight 0, but 0 × NaN would still be NaN."""
+        """Zero the dead rows that are in view: a masked row has weight 0, but 0 × NaN would still be NaN."""
         for one in wanted:
             state = self.slots[one.slot]
             start, stop = state.end, min(state.dirty, length)

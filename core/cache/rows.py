@@ -1,6 +1,6 @@
-"""Scratch rows of one slot, as passes are asked for them: rows that are there, and rows that are yet to be added.
+"""Scratch rows of one slot, as arguments of a pass: rows that exist, and rows still to be added.
 
-A scratch row is numbered from the end of its slot's committed region; ROOT as a parent is that end.
+Scratch rows are numbered from the end of the slot's committed region; ROOT as a parent is that end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class ScratchRows:
 @dataclass(frozen=True, slots=True)
 class Extension:
     """New scratch rows of one ``slot``: n token ids, on the host or on the device (int64 [n]), and the parent row of
-    each, an earlier row or an earlier one of these."""
+    each: an existing row or an earlier new one."""
 
     slot: int
     tokens: Sequence[int] | Tensor

@@ -1,4 +1,4 @@
-"""A causal model decoding slots: prefill, extend the scratch region, keep a path, close."""
+"""A causal model over cache slots: prefill, extend the scratch region, keep a path, close."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from core.device import longs, sent
 from core.records import ROOT
 
 PREFILL_CHUNK = 512
-"""Prompt tokens per prefill pass: bounds the [chunk, context] mask and the activations."""
+"""Prompt tokens per prefill pass, which limits the size of the [chunk, context] mask and of the activations."""
 
 
 class SlotModel:
-    """A transformers causal LM over a :class:`SlotCache`. ``vocab`` ids are emitted: wider heads are cropped, narrower
-    ones padded with −inf (an id that a draft can't emit has probability 0)."""
+    """A transformers causal LM over a :class:`SlotCache`. Logits cover ``vocab`` ids: a wider head is cropped, a
+    narrower one padded with −inf (an id that a draft can't emit has probability 0)."""
 
     def __init__(self, network: Any, vocab: int, slots: int, capacity: int) -> None:
         self.network = network
@@ -34,7 +34,7 @@ class SlotModel:
         self.cache = SlotCache(network.config.num_hidden_layers, slots, capacity, self.device, spare)
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
-        """Prefill ``tokens`` in chunks; they are committed."""
+        """Prefill and commit ``tokens``, in chunks."""
         self.cache.open(slot)
         for start in range(0, len(tokens), PREFILL_CHUNK):
             chunk = tokens[start : start + PREFILL_CHUNK]
@@ -43,15 +43,15 @@ class SlotModel:
             self.cache.keep(slot, rows)
 
     def extend(self, batch: Sequence[Extension]) -> list[Tensor]:
-        """Append rows and compute them: logits [n, V] per slot."""
+        """Append rows and compute their logits [n, V] per slot."""
         return self.run(self.network, self.append(batch), [one.tokens for one in batch])
 
     def append(self, batch: Sequence[Extension]) -> list[ScratchRows]:
-        """Give new nodes their scratch rows."""
+        """Allocate scratch rows for new nodes."""
         return [ScratchRows(one.slot, self.cache.append(one.slot, one.parents)) for one in batch]
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
-        """Commit these scratch rows."""
+        """Commit the scratch rows of ``path``."""
         self.cache.keep(slot, path)
 
     def close(self, slot: int) -> None:
@@ -66,12 +66,12 @@ class SlotModel:
         embeddings: Tensor | None = None,
         logits_to_keep: int = 0,
     ) -> list[Tensor]:
-        """Forward ``wanted`` scratch rows through ``network`` (this model, or some of its layers on the same cache)
-        from token ids or from ``embeddings`` [B, N, hidden]; logits [n, V] per slot."""
+        """Forward the ``wanted`` scratch rows through ``network`` (this model, or some of its layers on the same
+        cache) from token ids or from ``embeddings`` [B, N, hidden]; return logits [n, V] per slot."""
         return self.logits(self.outputs(network, wanted, tokens, embeddings, logits_to_keep)[0], wanted)
 
     def logits(self, computed: Tensor, wanted: Sequence[ScratchRows]) -> list[Tensor]:
-        """The logits [B, N, head width] of a pass as [n, V] per slot."""
+        """Logits [B, N, head width] of a pass as [n, V] per slot."""
         computed = over_vocabulary(computed, self.vocab)
         return [computed[b, : len(one.rows)] for b, one in enumerate(wanted)]
 
@@ -83,9 +83,9 @@ class SlotModel:
         embeddings: Tensor | None = None,
         logits_to_keep: int = 0,
     ) -> tuple[Tensor, ...]:
-        """What :meth:`forward` gives for ``wanted``, padding included.
+        """Outputs of :meth:`forward` for ``wanted``, padding included.
 
-        Passes that keep all of their logits (drafting and verification, not prompts) run from a recorded graph on CUDA.
+        On CUDA, passes that keep all logits (drafting and verification, not prompts) run from a recorded graph.
         """
         padded = None
         if self.graphs is not None and not logits_to_keep:
@@ -112,7 +112,7 @@ class SlotModel:
     def forward(
         self, network: Any, now: Pass, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
-        """The device's work of a pass and nothing else: logits [B, N, head width] first."""
+        """Run the device's part of a pass and nothing else; the first output is the logits [B, N, head width]."""
         with torch.no_grad():
             return (
                 network(
@@ -131,7 +131,7 @@ class SlotTarget(SlotModel):
     """A whole model as the engine's target: scratch row 0 is the root, row i + 1 candidate i."""
 
     def score(self, batch: Sequence[Candidates]) -> list[Scores]:
-        """One pass, no row deferred."""
+        """Score in one pass, with no row deferred."""
         extensions = [
             Extension(one.slot, (one.root, *one.tokens), (ROOT, *(parent + 1 for parent in one.parents)))
             for one in batch
@@ -144,7 +144,7 @@ class SlotTarget(SlotModel):
 
 
 def padded_ids(tokens: Sequence[Sequence[int] | Tensor], width: int, device: torch.device) -> Tensor:
-    """Token ids [B, width] of rows that the host has, or that lie on the device already; zeros after their ends."""
+    """Token ids [B, width] of rows on the host or already on the device, padded with zeros."""
     host: list[list[int]] = []
     for row in tokens:
         if isinstance(row, Tensor):
@@ -159,10 +159,10 @@ def _on_device(row: Sequence[int] | Tensor, width: int, device: torch.device) ->
 
 
 def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:
-    """The pass's mask, or one per kind of attention for models that mix them (full and sliding window).
+    """The pass's mask, or one per kind of attention for models that mix kinds (full and sliding window).
 
-    Added to the scores: 0 or the most negative number, which fused and eager attention both take; from a boolean mask
-    every layer would make such a one again.
+    The mask is additive, 0 or the most negative number, which fused and eager attention both accept; every layer would
+    convert a boolean mask to this form again.
     """
     config = network.config
     window = getattr(config, "sliding_window", None)
@@ -179,6 +179,6 @@ def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:
 
 
 def over_vocabulary(logits: Tensor, vocab: int) -> Tensor:
-    """Logits [..., head width] as [..., vocab]: cropped, or padded with −inf."""
+    """Crop logits [..., head width] to [..., vocab], or pad them with −inf."""
     missing = vocab - logits.shape[-1]
     return functional.pad(logits, (0, missing), value=float("-inf")) if missing > 0 else logits[..., :vocab]

@@ -1,6 +1,6 @@
-"""What the engine knows of a model and its cache: open a slot, score drafts, keep a path, close.
+"""The engine's interface to a model and its cache: open a slot, score drafts, keep a path, close.
 
-Shapes: V = vocabulary (ids that are emitted), n = candidates of one draft.
+Shapes: V = vocabulary (ids that can be emitted), n = candidates of one draft.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 class Candidates:
     """One slot's part of a verification pass: the last committed token (``root``) and the n candidates after it.
 
-    ``parents[i]`` is the candidate before candidate i, ROOT where that is the root; parents come before their children.
+    ``parents[i]`` is the candidate before candidate i, or ROOT for the root; parents come before their children.
     """
 
     slot: int
@@ -26,13 +26,13 @@ class Candidates:
 
 
 class DeferredRow(Protocol):
-    """The row of the last candidate where it costs a pass of its own.
+    """The row of the last candidate, when computing it takes a pass of its own.
 
-    Only the bonus of a wholly accepted chain reads it, so the pass runs when that bonus is due, and not before.
+    Only the bonus of a wholly accepted chain reads this row, so the pass runs when that bonus is due, and not before.
     """
 
     def compute(self) -> Tensor:
-        """Logits [1, V] of the last candidate, by the pass that scoring left out. Call it once, before ``keep``."""
+        """Run the pass that scoring left out: logits [1, V] of the last candidate. Call once, before ``keep``."""
         ...
 
 
@@ -40,7 +40,7 @@ class DeferredRow(Protocol):
 class Scores:
     """Raw target logits of one slot: ``rows`` [1 + n, V] of the root and each candidate, in draft order.
 
-    With a ``deferred`` row they are [n, V], the last candidate's left out.
+    With a ``deferred`` row, ``rows`` is [n, V], without the last candidate's.
     """
 
     rows: Tensor
@@ -51,11 +51,11 @@ class Target(Protocol):
     """A model with a slot cache, scoring whole drafts."""
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
-        """Start a sequence: ``tokens`` (all but the last committed one) go into the cache."""
+        """Start a sequence: prefill ``tokens``, all committed tokens but the last."""
         ...
 
     def score(self, batch: Sequence[Candidates]) -> list[Scores]:
-        """One pass over all slots, the scores in the order of ``batch``."""
+        """Score all slots in one pass; the scores are in the order of ``batch``."""
         ...
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
