@@ -1,4 +1,4 @@
-"""What a drafter is: it proposes candidates for several slots at once and follows the accepted paths."""
+"""The drafter's interface: propose candidates for several slots at once, then keep the accepted paths."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from core.types import ShapeSpec
 
 @dataclass(frozen=True, slots=True)
 class DraftRequest:
-    """What a drafter needs to propose candidates for one slot.
+    """Request for candidates for one slot.
 
     ``prefix``: all committed tokens, the root last; ``depth``: the longest path, in tokens, that the limits of the
-    request and of the context leave room for.
+    request and the context allow.
     """
 
     slot: int
@@ -34,13 +34,13 @@ class DraftRequest:
 
 
 class Drafter(Protocol):
-    """Proposes candidates. Slots are opened with the prompt and kept in step with what verification committed."""
+    """Proposer of candidates. Slots are opened with the prompt; :meth:`keep` follows what verification committed."""
 
     recomputed_share: float | None
-    """Share of the target's layers that verification computes again for self-speculation; None for other drafters."""
+    """Self-speculation: share of the target's layers that verification computes again; None for other drafters."""
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
-        """Start a sequence; ``tokens`` are all but the last committed one."""
+        """Start a sequence; ``tokens`` are all committed tokens but the last."""
         ...
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
@@ -48,7 +48,7 @@ class Drafter(Protocol):
         ...
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
-        """Verification committed these nodes of the slot's last draft."""
+        """Keep the nodes of the slot's last draft that verification committed."""
         ...
 
     def close(self, slot: int) -> None:

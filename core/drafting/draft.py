@@ -1,7 +1,7 @@
 """A round's candidates as a tree.
 
-A chain is a tree with parents i − 1; plain decoding is the empty draft. Parents come before their children. Shapes:
-n candidates, V = vocabulary.
+In a chain, the parent of node i is i − 1; in plain decoding the draft is empty. Parents come before their children.
+Shapes: n candidates, V = vocabulary.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from core.records import ROOT
 from core.sampling.probability import Certain, Distribution, Law, one_hot, without
 
 Drawing = Literal["deterministic", "with_replacement", "without_replacement"]
-"""How siblings were chosen: it decides what q is while they are tested (rules.md §2)."""
+"""How siblings were chosen, which decides what q is while they are tested (rules.md §2)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """Candidates of one verification pass; :meth:`chosen`, :meth:`drawn` and :meth:`siblings` make them.
+    """Candidates of one verification pass, built by :meth:`chosen`, :meth:`drawn` or :meth:`siblings`.
 
-    ``q[i]`` is what candidate i was drawn from: the very tensor (siblings share it), or certainty of its token where
-    it was chosen. ``score[i]`` is the drafter's own probability, never used in a ratio; None where it has none.
+    ``q[i]`` is what candidate i was drawn from: the same tensor object (siblings share it), or certainty of its token
+    if it was chosen. ``score[i]`` is the drafter's own probability, never used in a ratio; None if it has none.
     """
 
     tokens: tuple[int, ...] = ()
@@ -34,9 +34,9 @@ class Draft:
     score: tuple[float | None, ...] = ()
     drawing: Drawing = "deterministic"
     fault: str | None = None
-    """The sentence with which the run fails, where the drafter's logits broke while the draft grew."""
+    """Error sentence of the run if the drafter's logits broke while the draft grew, else None."""
     growth: tuple[Tensor, ...] | None = None
-    """The drafter's own untempered probabilities [V] where each candidate was chosen (siblings share them); kept only
+    """The drafter's own untempered probabilities [V] at each candidate's position (siblings share them); kept only
     for greedy rules with a law of their own."""
 
     @classmethod
@@ -48,7 +48,7 @@ class Draft:
         fault: str | None = None,
         growth: Sequence[Tensor] | None = None,
     ) -> Draft:
-        """Candidates that were chosen deterministically: each q is certain."""
+        """Draft of deterministically chosen candidates: each q is certain."""
         return cls(
             tuple(tokens),
             tuple(parents),
@@ -70,7 +70,7 @@ class Draft:
         fault: str | None = None,
         growth: Sequence[Tensor] | None = None,
     ) -> Draft:
-        """Candidates drawn from ``q``, a row [V] each."""
+        """Draft of candidates drawn from ``q``, one row [V] each."""
         return cls(
             tuple(tokens),
             tuple(parents),
@@ -83,7 +83,7 @@ class Draft:
 
     @classmethod
     def siblings(cls, tokens: Sequence[int], q: Tensor, drawing: Drawing) -> Draft:
-        """Candidates after the root alone, drawn from q [V]; deterministic ones were chosen, whatever q is."""
+        """Draft of siblings after the root, drawn from q [V]; q is ignored if ``drawing`` is deterministic."""
         parents = (ROOT,) * len(tokens)
         if drawing == "deterministic":
             return cls.chosen(tokens, parents)
@@ -106,15 +106,15 @@ class Draft:
         return len(self.path(node))
 
     def untempered(self, node: int, vocab: int, device: torch.device) -> Tensor:
-        """The drafter's own probabilities [V] where ``node`` was chosen; one-hot for a drafter that has none."""
+        """The drafter's own probabilities [V] at the position of ``node``; one-hot for a drafter that has none."""
         return one_hot(self.tokens[node], vocab, device) if self.growth is None else self.growth[node]
 
     def offered(self, node: int, before: Tensor) -> Tensor:
-        """q [V] that ``node`` is tested against; ``before`` is what is left of its siblings' q."""
+        """q [V] that ``node`` is tested against; ``before`` is what its earlier siblings' rejections left of q."""
         return self.proposal(node, len(before), before.device) if self.drawing == "deterministic" else before
 
     def left_of(self, q: Tensor, node: int) -> Tensor:
-        """q [V] for the next sibling after ``node``, drawn from q, was rejected."""
+        """q [V] for the next sibling once ``node``, drawn from ``q``, is rejected."""
         return without(q, self.tokens[node]) if self.drawing == "without_replacement" else q
 
     def proposal(self, node: int, vocab: int, device: torch.device) -> Tensor:

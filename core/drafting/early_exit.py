@@ -1,8 +1,8 @@
 """Self-speculation: the target's first k layers draft, verification runs layers k…L only (article, LayerSkip).
 
-Drafting and verification share the cache rows of the first k layers and the activations at the exit. Where an
-architecture can't continue from those activations, drafting has its own cache and verification computes all layers
-again; ``recomputed_share`` says so.
+Drafting and verification share the cache rows of the first k layers and the activations at the exit. If an architecture
+can't continue from those activations, drafting has its own cache and verification computes all layers again;
+``recomputed_share`` records how much is computed twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from core.records import ROOT
 
 
 class Tap(nn.Module):
-    """A layer that remembers its output: the activations at the exit, before the final norm."""
+    """Layer wrapper that stores the layer's output: the activations at the exit, before the final norm."""
 
     def __init__(self, layer: nn.Module) -> None:
         super().__init__()
@@ -35,14 +35,14 @@ class Tap(nn.Module):
         self.seen: Tensor | None = None
 
     def __getattr__(self, name: str) -> Any:
-        """Attributes that the model reads off its layers (their kind of attention, say) are the inner layer's."""
+        """Return attributes that the model reads from its layers (the kind of attention, say) from the inner layer."""
         try:
             return super().__getattr__(name)
         except AttributeError:
             return getattr(self.layer, name)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The inner layer's output, remembered."""
+        """Run the inner layer and store its output."""
         output = self.layer(*args, **kwargs)
         self.seen = output[0] if isinstance(output, tuple) else output
         return output
@@ -51,7 +51,7 @@ class Tap(nn.Module):
 def layers_of(network: Any, start: int, stop: int) -> Any:
     """A causal LM of layers ``start`` … ``stop``−1 of ``network``, sharing its modules (embedding, norm and head too).
 
-    Raises :class:`ModelUnavailable` where the decoder has no list of layers.
+    Raises :class:`ModelUnavailable` if the decoder has no list of layers.
     """
     base = network.base_model
     if not isinstance(getattr(base, "layers", None), nn.ModuleList):
@@ -74,11 +74,11 @@ def layers_of(network: Any, start: int, stop: int) -> Any:
 
 
 _MEASURED: WeakKeyDictionary[Any, dict[int, bool]] = WeakKeyDictionary()
-"""What :func:`shares_activations` found, while the network lives."""
+"""Results of :func:`shares_activations` by exit layer, kept as long as the network exists."""
 
 
 def shares_activations(network: Any, layers: int) -> bool:
-    """True when running the first ``layers`` layers and then the rest from their activations equals the whole model.
+    """True if running the first ``layers`` layers, then the rest on their activations, equals the whole model.
 
     Measured once per network and exit on a short input, rather than assumed from the architecture's name.
     """
@@ -105,7 +105,7 @@ def _continues_from_exit(network: Any, layers: int) -> bool:
 
 
 class ExitDrafter(NoDraft):
-    """The drafter's side of a split target: drafts live in the target's own slots, so only proposing is left."""
+    """Drafter of a split target: its drafts use the target's own slots, so it only has to propose."""
 
     recomputed_share: float | None = 0.0
 
@@ -119,17 +119,17 @@ class ExitDrafter(NoDraft):
 
 @dataclass(slots=True)
 class _Scratch:
-    """What the lower layers computed of one slot's scratch region, row by row; row 0 is the root.
+    """Results of the lower layers for one slot's scratch region, row by row; row 0 is the root.
 
-    ``exits`` [rows, hidden] are the activations at the exit; ``row_of`` is the scratch row of each node of the draft,
-    first of those computed while drafting, then, once it is scored, of all.
+    ``exits`` [rows, hidden] are the activations at the exit; ``row_of`` maps draft nodes to scratch rows: at first the
+    nodes computed while drafting, and all nodes once the draft is scored.
     """
 
     exits: Tensor | None = None
     row_of: dict[int, int] = field(default_factory=dict)
 
     def add(self, exits: Tensor) -> None:
-        """Activations [n, hidden] of n new rows."""
+        """Append the activations [n, hidden] of n new rows."""
         self.exits = exits if self.exits is None else torch.cat([self.exits, exits])
 
     def rows(self, nodes: Iterable[int]) -> list[int]:
@@ -138,9 +138,9 @@ class _Scratch:
 
 
 class SplitTarget(SlotModel):
-    """A target cut at an exit: its lower layers draft in its own scratch region, its upper layers finish the pass.
+    """A target split at an exit: its lower layers draft in its own scratch region, its upper layers finish the pass.
 
-    Rows whose lower layers were computed while drafting come first, then the others.
+    Scratch rows whose lower layers were computed while drafting come first, then the other rows.
     """
 
     def __init__(self, network: Any, layers: int, vocab: int, slots: int, capacity: int) -> None:
@@ -151,7 +151,7 @@ class SplitTarget(SlotModel):
         self.tap = Tap(self.lower.base_model.layers[-1])
         self.lower.base_model.layers[-1] = self.tap
         self.body = layers_of(network, 0, layers)
-        """The lower layers without the head, for rows after which nothing is drafted."""
+        """The lower layers without the head, for rows whose draft logits nothing reads."""
         self.body.base_model.layers = self.lower.base_model.layers
         self.body.set_output_embeddings(nn.Identity())
         self._scratch = [_Scratch() for _ in range(slots)]
@@ -170,7 +170,7 @@ class SplitTarget(SlotModel):
         return self.logits(computed, wanted)
 
     def _run_lower(self, network: Any, batch: Sequence[Extension]) -> tuple[Tensor, list[ScratchRows]]:
-        """What ``network`` (the lower layers with or without head) gives for new rows, and which rows these are."""
+        """Run ``network`` (the lower layers, with or without head) on new rows: its output, and these rows."""
         wanted = self.append(batch)
         computed, exits = self.outputs(network, wanted, [one.tokens for one in batch])
         for one, seen in zip(wanted, exits, strict=True):
@@ -180,14 +180,14 @@ class SplitTarget(SlotModel):
     def forward(
         self, network: Any, now: Any, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
-        """Logits; from the lower layers also the activations [B, N, hidden] at the exit."""
+        """Logits, and from the lower layers also the activations [B, N, hidden] at the exit."""
         outputs = super().forward(network, now, ids, embeddings, logits_to_keep)
         if network is self.upper or self.tap.seen is None:
             return outputs
         return *outputs, self.tap.seen
 
     def _arrange(self, grown: GrownDraft) -> None:
-        """Let scratch hold the root and the draft's computed candidates only, in draft order."""
+        """Reduce scratch to the root and the draft's computed candidates, in draft order."""
         scratch = self._scratch[grown.slot]
         computed = {node: row for node, row in enumerate(grown.rows) if row is not None}
         rows = [0, *computed.values()] if grown.fed else []
@@ -199,10 +199,10 @@ class SplitTarget(SlotModel):
     # -- verification -------------------------------------------------------------------------------------------------
 
     def score(self, batch: Sequence[Candidates]) -> list[Scores]:
-        """Lower layers for the nodes that drafting didn't compute, then the upper layers for all.
+        """Run the lower layers on the nodes that drafting didn't compute, then the upper layers on all nodes.
 
-        A chain decoded alone has its last row deferred: computing it costs as much as another draft step. In a batch
-        that pass is shared, and taken.
+        For a chain decoded alone, the last row is deferred: computing it costs as much as another draft step. In a
+        batch the requests share that pass, so it runs at once.
         """
         missing = [self._missing(one) for one in batch]
         if len(batch) == 1 and self._lacks_its_end_alone(batch[0], missing[0]):
@@ -222,7 +222,7 @@ class SplitTarget(SlotModel):
         return self._upper(wanted)[0]
 
     def _upper(self, wanted: Sequence[ScratchRows]) -> list[Tensor]:
-        """Logits [n, V] of rows whose activations at the exit are known."""
+        """Logits [n, V] of rows whose activations at the exit are already computed."""
         width = max(len(one.rows) for one in wanted)
         exits = [nn.functional.pad(self._exits(one), (0, 0, 0, width - len(one.rows))) for one in wanted]
         return self.run(self.upper, wanted, None, embeddings=torch.stack(exits))
@@ -234,12 +234,12 @@ class SplitTarget(SlotModel):
         return exits[one.rows[0] : one.rows[-1] + 1]
 
     def _lacks_its_end_alone(self, one: Candidates, missing: Extension) -> bool:
-        """Whether the draft is a chain of which drafting computed all but the last candidate."""
+        """Whether the draft is a chain and drafting computed all of it but the last candidate."""
         chain = tuple(one.parents) == tuple(range(ROOT, len(one.parents) - 1))
         return chain and self._scratch[one.slot].exits is not None and len(missing.tokens) == 1
 
     def _missing(self, one: Candidates) -> Extension:
-        """What the lower layers haven't computed of these candidates; their rows follow the computed ones."""
+        """Candidates that the lower layers haven't computed yet; their rows follow the computed rows."""
         scratch = self._scratch[one.slot]
         rest = [node for node in range(len(one.tokens)) if node not in scratch.row_of]
         first = 1 + len(scratch.row_of)
@@ -269,21 +269,21 @@ class SplitTarget(SlotModel):
 
 @dataclass(frozen=True, slots=True)
 class LastCandidate:
-    """The deferred row of a chain's last candidate, which drafting didn't run through the lower layers."""
+    """Deferred row of a chain's last candidate, which drafting didn't run through the lower layers."""
 
     target: SplitTarget
     missing: Extension
 
     def compute(self) -> Tensor:
-        """Logits [1, V], by a pass of one node through the lower and the upper layers."""
+        """Run one node through the lower and the upper layers: logits [1, V]."""
         return self.target.finish(self.missing)
 
 
 def _root(request: DraftRequest) -> Sequence[int]:
-    """The target's cache lacks the root alone."""
+    """The root: the only committed token that the target's cache lacks."""
     return request.prefix[-1:]
 
 
 def _ordered(rows: Tensor, order: list[int]) -> Tensor:
-    """``rows`` [n, …] in this order; the first ones as they lie (a chain's always) without a copy."""
+    """``rows`` [n, …] in this order, without a copy if they are in order already (as a chain's always are)."""
     return rows[: len(order)] if order == list(range(len(order))) else rows[order]

@@ -1,4 +1,4 @@
-"""Growers: each expands one draft, of the shape that was asked for, from a drafter's logits."""
+"""Growers: each expands one draft of the requested shape from a drafter's logits."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from core.types import ChainShape, NoShape, ShapeSpec, TreeShape
 
 
 class Grower(Protocol):
-    """Expands one slot's draft step by step: the drafter scores ``frontier()``, then calls ``grow``.
+    """Step-by-step construction of one slot's draft: the drafter scores ``frontier()``, then calls ``grow``.
 
-    Node numbers are the order of creation, ROOT included as a frontier node before the first step.
+    Nodes are numbered in order of creation; before the first step the frontier is ROOT.
     """
 
     def frontier(self) -> list[int]:
-        """Nodes whose next-token logits :meth:`grow` takes next; empty when the draft is complete."""
+        """Nodes whose next-token logits :meth:`grow` needs; empty when the draft is complete."""
         ...
 
     def grow(self, logits: Sequence[Tensor]) -> None:
-        """Draft logits [V] of each frontier node, in order."""
+        """Add nodes, given the draft logits [V] of each frontier node, in order."""
         ...
 
     def ids(self, nodes: Sequence[int]) -> Sequence[int] | Tensor:
-        """Token ids [n] of created ``nodes``, on the host or on the device, wherever they were made."""
+        """Token ids [n] of created ``nodes``, on the host or on the device, wherever they were created."""
         ...
 
     @property
@@ -42,16 +42,16 @@ class Grower(Protocol):
         ...
 
     def finish(self) -> tuple[Draft, list[int]]:
-        """The draft, and for each of its nodes the number it was created with."""
+        """The draft, and for each of its nodes the number under which it was created."""
         ...
 
 
 class ChainGrower:
-    """``chain:γ``: each candidate sampled from q given all before it (greedy at temperature 0).
+    """``chain:γ``: each candidate sampled from q given all earlier ones (greedy at temperature 0).
 
     Growing reads nothing back from the device: a drawn token stays there as the next step's input, coins come from the
-    host, and :meth:`finish` reads tokens, scores and faults at once. So broken logits end the chain only then; until
-    then it continues from a row of zeros, as the run fails anyway.
+    host, and :meth:`finish` reads tokens, scores and faults at once. So broken logits end the chain only in
+    :meth:`finish`; until then they count as a row of zeros, since the run fails anyway.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ChainGrower:
 
     @property
     def parents(self) -> list[int]:
-        """i − 1: the first node's is ROOT."""
+        """i − 1 for node i, which is ROOT for the first."""
         return [node - 1 for node in range(len(self.q))]
 
     def ids(self, nodes: Sequence[int]) -> Tensor:
@@ -94,7 +94,7 @@ class ChainGrower:
         self.prefix.append(drawn(q, self.stream()))
 
     def finish(self) -> tuple[Draft, list[int]]:
-        """The chain up to broken logits, with the q that each candidate was drawn from. The host reads here, once."""
+        """The chain up to any broken logits, with each candidate's q. The host reads from the device here, once."""
         tokens, score, broken = self._read()
         length = broken.index(True) if True in broken else len(tokens)
         draft = Draft.drawn(
@@ -108,7 +108,7 @@ class ChainGrower:
         return draft, list(range(length))
 
     def _read(self) -> tuple[list[int], list[float], list[bool]]:
-        """Token, probability and fault of each candidate; float64 holds them all exactly."""
+        """Token, probability and fault of each candidate; float64 holds all three exactly."""
         if not self.q:
             return [], [], []
         drawn = self.prefix.drawn
@@ -121,8 +121,8 @@ class ChainGrower:
 class BeamGrower:
     """``s{steps}_k{topk}_d{nodes}``: deterministic; each step expands the topk best beams.
 
-    The best ``nodes − 1`` of all candidates by cumulative score are kept; a node never scores above its parent, so with
-    ties going to the shallower (older) node the kept set is closed under parents.
+    Of all candidates, the ``nodes − 1`` with the best cumulative score are kept. A node never scores above its parent
+    and ties go to the shallower (older) node, so the kept set is closed under parents.
 
     The host chooses the beams from the topk of every frontier row, so each step waits for the device.
     """
@@ -152,11 +152,11 @@ class BeamGrower:
         return [self.tokens[node] for node in nodes]
 
     def frontier(self) -> list[int]:
-        """The beams of this step."""
+        """Beams of this step."""
         return self._beams
 
     def grow(self, logits: Sequence[Tensor]) -> None:
-        """Add the topk best children of every beam; the topk best of these are the next beams."""
+        """Add the topk best children of every beam; the topk best of all these children are the next beams."""
         created: list[int] = []
         for beam, row in zip(self._beams, logits, strict=True):
             self.fault = self.fault or logits_fault(row, "draft", beam)
@@ -206,7 +206,7 @@ class BeamGrower:
 
 
 def scratch_rows(shape: ShapeSpec) -> int:
-    """Most scratch rows that drafting and verifying ``shape`` take in one cache, the root included."""
+    """Most scratch rows that drafting and verifying ``shape`` need in one cache, the root included."""
     beams = shape.topk * shape.steps if isinstance(shape, TreeShape) else shape.depth
     catch_up = shape.depth + 1
     return 1 + beams + shape.drafted + catch_up
@@ -219,7 +219,7 @@ def grower(
     prefix: Sequence[int],
     stream: Stream,
 ) -> Grower:
-    """The grower of ``shape``, its depth cut to ``depth`` tokens (what the limits leave room for)."""
+    """A grower for ``shape``, limited to ``depth`` tokens (what the request and the context allow)."""
     match shape:
         case TreeShape():
             return BeamGrower(shape, depth, distributions, prefix)

@@ -1,4 +1,4 @@
-"""Drafts growing in the scratch regions of a slot model: one pass over all slots a step."""
+"""Growth of drafts in the scratch regions of a slot model: one pass over all slots per step."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from core.records import ROOT
 
 @dataclass(frozen=True, slots=True)
 class GrownDraft:
-    """A finished draft and where its slot's scratch region holds it.
+    """A finished draft and its rows in the slot's scratch region.
 
-    ``fed`` rows come first, the root last of them (none where nothing was drafted); ``rows[i]`` is the row of
-    candidate i, None where the drafter didn't compute it.
+    The first ``fed`` rows are the fed tokens, the root last (0 rows if nothing was drafted); ``rows[i]`` is the row of
+    candidate i, None if the drafter didn't compute it.
     """
 
     slot: int
@@ -37,10 +37,10 @@ def grow_drafts(
     feed: Callable[[DraftRequest], Sequence[int]],
     extend: Callable[[Sequence[Extension]], Sequence[Tensor]],
 ) -> list[GrownDraft]:
-    """A draft per request, in order.
+    """Grow one draft per request, in order.
 
-    ``feed`` gives the committed tokens that the cache lacks, the root last; ``extend`` computes logits [n, V] of n new
-    scratch rows of each slot. The scratch regions are empty before.
+    ``feed`` returns the committed tokens that the cache lacks, the root last; ``extend`` computes logits [n, V] of n
+    new scratch rows of each slot. The scratch regions must be empty at the start.
     """
     growing = {request.slot: _Growing(request.grower()) for request in requests}
     fed = {request.slot: feed(request) for request in requests}
@@ -65,14 +65,14 @@ def grow_together(growers: Mapping[int, Grower], score: Score) -> None:
 
 @dataclass(slots=True)
 class _Growing:
-    """One slot's draft while it grows: ``row_of`` gives the scratch row of every computed node, ROOT included."""
+    """One slot's draft while it grows; ``row_of``: the scratch row of every computed node, ROOT included."""
 
     grower: Grower
     fed: int = 0
     row_of: dict[int, int] = field(default_factory=dict)
 
     def extension(self, slot: int, nodes: Sequence[int], feed: Sequence[int]) -> Extension:
-        """The rows that score ``nodes``; before the first step, those of the fed tokens."""
+        """New rows that score ``nodes``; in the first step, the rows of the fed tokens."""
         if list(nodes) == [ROOT]:
             self.fed = len(feed)
             self.row_of[ROOT] = self.fed - 1

@@ -1,4 +1,4 @@
-"""Prompt lookup: copy what followed the last occurrences of the current n-gram. Deterministic, no model."""
+"""Prompt lookup: copy what followed the latest occurrences of the current n-gram. Deterministic, no model."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from core.types import PromptLookupDrafter, TreeShape
 
 
 class NgramIndex:
-    """What followed each n-gram of one growing sequence.
+    """Index of what followed each n-gram of one growing sequence.
 
-    ``shortest`` and ``longest`` bound the n-grams, ``depth`` the continuations, all in tokens. For each n-gram the
-    distinct continuations of ``depth`` tokens are kept in the order of their last occurrence, so that a text that
-    repeats itself costs no more. Adding a token and looking up continuations take the same time at any length.
+    n-grams have ``shortest`` to ``longest`` tokens, continuations ``depth``. The distinct continuations of each n-gram
+    are kept in the order of their last occurrence, so a repetitive text costs no more than another. Adding a token and
+    looking up continuations take the same time at any length.
     """
 
     def __init__(self, shortest: int, longest: int, depth: int) -> None:
@@ -32,7 +32,7 @@ class NgramIndex:
             self._complete()
 
     def _complete(self) -> None:
-        """Add the continuation that the last token completes, to the n-grams that end ``depth`` tokens before it."""
+        """Add the continuation that the last token completes to the n-grams that it follows."""
         begin = len(self.tokens) - self.depth
         following = tuple(self.tokens[begin:])
         for size, grams in self._followed.items():
@@ -43,9 +43,9 @@ class NgramIndex:
             continuations[following] = None
 
     def continuations(self, depth: int) -> Iterator[tuple[int, ...]]:
-        """What followed earlier occurrences of the n-gram at the end, longest n-gram first, latest occurrence first.
+        """Yield what followed earlier occurrences of the final n-gram, longest n-gram first, latest occurrence first.
 
-        Each has at most ``depth`` tokens (at most the index's own depth); the same continuation may be repeated.
+        Each has at most ``depth`` tokens (and at most the index's own depth); the same continuation may come twice.
         """
         for size, grams in reversed(self._followed.items()):
             if size < len(self.tokens):
@@ -56,7 +56,7 @@ class NgramIndex:
                     yield following[:depth]
 
     def _unfinished(self, gram: list[int]) -> Iterator[tuple[int, ...]]:
-        """Continuations that begin in the last ``depth`` − 1 tokens: the end of the sequence cuts them short."""
+        """Yield continuations from the last ``depth`` − 1 tokens, cut short by the sequence's end."""
         size, end = len(gram), len(self.tokens)
         for begin in range(end - 1, max(end - self.depth, size - 1), -1):
             if self.tokens[begin - size : begin] == gram:
@@ -64,10 +64,10 @@ class NgramIndex:
 
 
 class PromptLookup(NoDraft):
-    """Longest n-gram first, latest occurrence first.
+    """Drafter that copies continuations: longest n-gram first, latest occurrence first.
 
     A chain copies one continuation. A tree ``s{steps}_k{topk}_d{nodes}`` merges up to topk different continuations of
-    ``steps`` tokens into a trie and keeps the first nodes − 1 by depth.
+    ``steps`` tokens into a trie and keeps its first nodes − 1 nodes by depth.
     """
 
     def __init__(self, spec: PromptLookupDrafter) -> None:
@@ -75,9 +75,9 @@ class PromptLookup(NoDraft):
         self._indexes: dict[int, NgramIndex] = {}
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
-        """Drop the index of the slot's last sequence.
+        """Drop the index of the slot's previous sequence.
 
-        A new one is built at the first request for a draft, whose shape decides how long its continuations are.
+        A new index is built at the first request for a draft, whose shape decides the length of the continuations.
         """
         self._indexes.pop(slot, None)
 
@@ -86,7 +86,7 @@ class PromptLookup(NoDraft):
         self._indexes.pop(slot, None)
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        """A draft per request; empty where nothing matches."""
+        """A draft per request; empty if nothing matches."""
         return [self._draft(request) for request in requests]
 
     def _draft(self, request: DraftRequest) -> Draft:
@@ -103,7 +103,7 @@ class PromptLookup(NoDraft):
         return trie(continuations, request.shape.drafted)
 
     def _index(self, request: DraftRequest) -> NgramIndex:
-        """The slot's index, up to the last committed token."""
+        """The slot's index, updated to the last committed token."""
         index = self._indexes.get(request.slot)
         if index is None or index.depth != request.shape.depth:
             index = NgramIndex(self.spec.min_ngram, self.spec.max_ngram, request.shape.depth)

@@ -1,4 +1,4 @@
-"""Another model of the same vocabulary drafts, with a slot cache of its own."""
+"""Drafting with another model of the same vocabulary, which has a slot cache of its own."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from core.drafting.growing import GrownDraft, grow_drafts
 
 @dataclass(slots=True)
 class _Sequence:
-    """One slot: how many committed tokens its cache holds, and the draft that waits for its verdict."""
+    """State of one slot: how many committed tokens its cache holds, and the draft that awaits its verdict."""
 
     cached: int
     grown: GrownDraft | None = None
 
 
 class SmallModel:
-    """Drafts with ``model``.
+    """Drafter that runs ``model``.
 
     Committed tokens that its cache lacks (the last candidate of an accepted path, a correction, a bonus) are fed as a
-    chain at the beginning of the next proposal.
+    chain at the start of the next proposal.
     """
 
     def __init__(self, model: SlotModel, recomputed_share: float | None = None) -> None:
@@ -32,12 +32,12 @@ class SmallModel:
         self._sequences: dict[int, _Sequence] = {}
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
-        """Prefill the draft's cache."""
+        """Prefill the draft model's cache."""
         self.model.open(slot, tokens)
         self._sequences[slot] = _Sequence(len(tokens))
 
     def propose(self, requests: Sequence[DraftRequest]) -> list[Draft]:
-        """Grow the requested shapes, one batched draft pass per step."""
+        """Grow drafts of the requested shapes, one batched draft pass per step."""
         drafts = grow_drafts(requests, self._missing, self.model.extend)
         for one in drafts:
             self._sequences[one.slot].grown = one
@@ -47,7 +47,7 @@ class SmallModel:
         return request.prefix[self._sequences[request.slot].cached :]
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
-        """Commit the fed tokens and the accepted nodes that were computed; the rest is fed next time."""
+        """Commit the fed tokens and the accepted nodes that were computed; other accepted nodes are fed next time."""
         sequence = self._sequences[slot]
         if sequence.grown is None:
             return

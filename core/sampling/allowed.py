@@ -1,7 +1,7 @@
 """Allowed sets A of truncation sampling, as boolean masks [V] of a distribution p [V] (paper Eq. 4-6).
 
-Sets defined by a threshold on p are compared as the paper prints them; top-k and top-p are the library's logits
-processors. A token of probability 0 is in no set, and the most probable token is in every one.
+Sets defined by a threshold use the comparisons printed in the paper; top-k and top-p are the library's logits
+processors. A token of probability 0 is in no set, and the most probable token is in every set.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from core.types import AllowedSet, SpecCascade, TruncationSpec, Typical
 
 
 def allowed_by(spec: TruncationSpec, p: Tensor) -> Tensor:
-    """The mask [V] of the tokens that ``spec`` accepts, formed from p [V]."""
+    """Mask [V] of the tokens that ``spec`` accepts, formed from p [V]."""
     match spec:
         case SpecCascade(p_base=p_base):
             return min_p_set(p, p_base)
@@ -29,7 +29,7 @@ def allowed_by(spec: TruncationSpec, p: Tensor) -> Tensor:
 
 
 def allowed_set(spec: AllowedSet, p: Tensor) -> Tensor:
-    """The mask [V] of A: each truncation cuts what the ones before left, renormalised (the library's order)."""
+    """Mask [V] of A: each truncation applies to what earlier truncations left, renormalised (the library's order)."""
     mask = p > 0.0
     left = p
     for cut in _cuts(spec):
@@ -53,7 +53,7 @@ def _cuts(spec: AllowedSet) -> Iterator[Callable[[Tensor], Tensor]]:
 
 
 def min_p_set(p: Tensor, base: float) -> Tensor:
-    """p ≥ base·max p (paper Eq. 5)."""
+    """Mask [V]: p ≥ base·max p (paper Eq. 5)."""
     return (p >= base * p.max()) & (p > 0.0)
 
 
@@ -63,7 +63,7 @@ def entropy_threshold(p: Tensor, epsilon: float, factor: float) -> float:
 
 
 def above(p: Tensor, threshold: float) -> Tensor:
-    """p ≥ threshold, and the most probable tokens in any case (as the library keeps at least one)."""
+    """Mask [V]: p ≥ threshold, and the most probable tokens in any case (the library, too, keeps at least one)."""
     return (p >= min(threshold, float(p.max()))) & (p > 0.0)
 
 

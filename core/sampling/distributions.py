@@ -1,7 +1,7 @@
-"""Logits to processed distributions, and drawing from them.
+"""From raw logits to processed distributions.
 
-All processing is the library's own logits processors, in the library's order, per position over the true prefix
-(earlier candidates of the round included). Softmax is float32. Shapes: V = vocabulary (ids that are emitted).
+All processing uses the library's own logits processors, in the library's order, per position over the true prefix
+(earlier candidates of the round included). Softmax is in float32. Shapes: V = vocabulary (ids that can be emitted).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from core.types import AllowedSet, Sampling
 
 @dataclass(frozen=True, slots=True)
 class Distributions:
-    """Makes the p, q and growth rows of one request from its raw logits rows.
+    """Processors that turn raw logits rows of one request into p, q and growth rows.
 
     Temperature, top-k, top-p and penalties shape p and q; min-p, η, ε and further allowed sets truncate p only, unless
-    ``sampling.truncate_draft`` (rules.md, head). Greedy requests give one-hot rows.
+    ``sampling.truncate_draft`` is set (rules.md, head). For greedy requests the rows are one-hot.
     """
 
     penalties: LogitsProcessorList
@@ -44,9 +44,9 @@ class Distributions:
     greedy: bool
     target_sets: tuple[AllowedSet, ...] = ()
     draft_sets: tuple[AllowedSet, ...] = ()
-    """Further allowed sets, formed on the finished distribution as a truncation rule forms its own."""
+    """Further allowed sets, formed on the finished distribution as in a truncation rule."""
     keeps_growth: bool = False
-    """Growers keep the drafter's own probabilities in the draft: a greedy rule with a law of its own needs them."""
+    """Whether growers keep the drafter's own probabilities in the draft, for a greedy rule with a law of its own."""
 
     @classmethod
     def of(
@@ -56,7 +56,7 @@ class Distributions:
         prompt_tokens: int,
         device: torch.device,
     ) -> Distributions:
-        """Processors of one request; ``prompt_tokens`` is where its own output begins (for ``min_new_tokens``)."""
+        """Processors of one request; ``prompt_tokens`` is where its output begins (for ``min_new_tokens``)."""
         penalties = LogitsProcessorList()
         if sampling.repetition_penalty != 1.0:
             penalties.append(RepetitionPenaltyLogitsProcessor(sampling.repetition_penalty))
@@ -79,25 +79,26 @@ class Distributions:
         return self._distribution(logits, prefix, self.target_warpers, self.target_sets)
 
     def targets(self, logits: Tensor) -> Tensor:
-        """p [R, V] of raw target logits [R, V] of requests that sample as this one does, each as :meth:`target` gives
-        it. Only without penalties, which read each request's own prefix."""
+        """p [R, V] from raw target logits [R, V] of requests with the same sampling, each row as from :meth:`target`.
+        Only without penalties, which read each request's own prefix."""
         return self._sampled(logits.float(), self.target_warpers, self.target_sets)
 
     def choice(self, logits: Tensor, prefix: Sequence[int]) -> int:
-        """The token of greatest score after ``prefix``."""
+        """The token with the highest score after ``prefix``."""
         return int(self._penalised(logits, prefix).argmax())
 
     def draft(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
         """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from.
 
-        The host reads nothing of it, but for draft truncations by ε or η: the library's η warper checks its input, and
-        thresholds that depend on a row's entropy or peak are compared on the host (``core/sampling/allowed.py``).
+        The host reads nothing from the device, except with draft truncations by ε or η: the library's η warper checks
+        its input, and thresholds that depend on a row's entropy or peak are computed on the host
+        (``core/sampling/allowed.py``).
         """
         return self._distribution(logits, prefix, self.draft_warpers, self.draft_sets)
 
     def growth(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
-        """The drafter's own probabilities [V], untempered and untruncated: they grow deterministic trees, as EAGLE-2
-        and SGLang do, and are reported as ``score``. They never enter an acceptance ratio (rules.md §2)."""
+        """The drafter's own probabilities [V], untempered and untruncated. Deterministic trees grow by them, as in
+        EAGLE-2 and SGLang; they are reported as ``score`` and never enter an acceptance ratio (rules.md §2)."""
         return torch.softmax(self._penalised(logits, prefix).float(), dim=-1)[0]
 
     def _distribution(
@@ -126,7 +127,7 @@ class Distributions:
 
 
 _NO_PREFIX = cast(torch.LongTensor, torch.empty((1, 0), dtype=torch.long))
-"""Warpers look at scores alone; only penalties read the prefix."""
+"""Prefix for warpers, which use only the scores; only penalties read the prefix."""
 
 
 def _within(distribution: Tensor, sets: tuple[AllowedSet, ...]) -> Tensor:

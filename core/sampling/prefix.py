@@ -1,4 +1,4 @@
-"""What stands before a position: committed tokens that the host knows, then candidates that only the device knows."""
+"""The tokens before a position: committed tokens on the host, then candidates that are only on the device."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from core.device import longs
 
 
 class Prefix:
-    """The tokens before each candidate of a chain that is being drawn.
+    """Tokens before the next candidate of a chain that is being drawn.
 
-    ``committed`` are the host's; a drawn token is appended as it lies on the device, so that nobody waits for it.
+    ``committed`` tokens are on the host; a drawn token stays on the device, so that the host doesn't wait for it.
     """
 
     def __init__(self, committed: Sequence[int]) -> None:
@@ -26,7 +26,7 @@ class Prefix:
         self.drawn.append(token)
 
     def ids(self, device: torch.device) -> Tensor:
-        """All tokens, int64 [1, L] on ``device``; made only when a penalty asks, and grown from then on."""
+        """All tokens, int64 [1, L] on ``device``; built at the first call, which only penalties make, then extended."""
         known = longs(self.committed, device)[None] if self._ids is None else self._ids
         missing = self.drawn[known.shape[1] - len(self.committed) :]
         self._ids = torch.cat([known, torch.stack(missing)[None]], dim=1) if missing else known

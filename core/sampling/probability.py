@@ -1,7 +1,7 @@
 """Probability vectors [V]: normalising them, and drawing from them. V = vocabulary.
 
-A distribution is a :class:`Law` with its vector, or :class:`Certain` of one token: greedy decoding and deterministic
-candidates need no vector of 50,000 numbers to say so.
+A distribution is a :class:`Law` with its vector, or :class:`Certain` of one token, which saves greedy decoding and
+deterministic candidates a one-hot vector of 50,000 numbers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Law:
     probabilities: Tensor
 
     def vector(self, vocab: int, device: torch.device) -> Tensor:
-        """The probabilities [V] themselves, where they lie."""
+        """The probabilities [V] themselves, on their own device."""
         return self.probabilities
 
     def of(self, token: int) -> float:
@@ -47,7 +47,7 @@ Distribution = Certain | Law
 
 
 def normalised(mass: Tensor) -> Tensor:
-    """``mass`` [V] scaled to sum to 1; the caller makes sure that there is some."""
+    """``mass`` [V] scaled to sum to 1; the caller ensures that the sum is positive."""
     return mass / mass.sum()
 
 
@@ -57,7 +57,7 @@ def norm_or(mass: Tensor, otherwise: Tensor) -> Tensor:
 
 
 def without(distribution: Tensor, token: int) -> Tensor:
-    """``distribution`` [V] with ``token`` zeroed, renormalised; unchanged when nothing else has mass."""
+    """``distribution`` [V] with ``token`` zeroed, renormalised; unchanged if no other token has mass."""
     left = distribution.clone()
     left[token] = 0.0
     return norm_or(left, distribution)
@@ -80,8 +80,8 @@ def draw(distribution: Tensor, u: float) -> int:
 def drawn(distribution: Tensor, u: float) -> Tensor:
     """The token (int64 []) at which the cumulative sum of ``distribution`` [V] passes u ∈ [0, 1), on its device.
 
-    Never one of probability 0: where u·total rounds up to the total, the token at which the sum reaches it. Sums in
-    float64: in float32 the last of 50,000 tokens would move by more than a coin's resolution.
+    Never a token of probability 0: if u·total rounds up to the total, it is the token at which the sum reaches the
+    total. Sums are in float64: in float32 the last of 50,000 tokens would move by more than a coin's resolution.
     """
     cumulative = torch.cumsum(distribution.double(), dim=-1)
     total = cumulative[-1]

@@ -1,7 +1,7 @@
-"""Per-request random streams: drafting, coins and redraws never share numbers (rules.md §2).
+"""Random streams per request: drafting, coins and redraws never share numbers (rules.md §2).
 
-A stream is a protocol, so that tests inject coins. The same seed gives the same three streams alone, in a batch, or
-beside other requests.
+A stream is any callable, so tests can inject coins. The same seed gives the same three streams whether a request runs
+alone, in a batch, or beside other requests.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 Stream = Callable[[], float]
-"""Returns the next u ∈ [0, 1)."""
+"""Function that returns the next u ∈ [0, 1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """``draft`` draws candidates, ``coin`` decides acceptance, ``redraw`` draws corrections and bonuses."""
+    """Streams of one request: ``draft`` for candidates, ``coin`` for tests, ``redraw`` for corrections and bonuses."""
 
     draft: Stream
     coin: Stream
