@@ -1,4 +1,4 @@
-"""Puts a pair's models together with a drafter: the target and the drafter that decode one batch of slots."""
+"""Assembly of the target and the drafter that decode one batch of slots, from a pair's models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def batch_drafter(requests: Sequence[Request]) -> DrafterSpec:
-    """The one drafter of a batch; plain requests may decode beside it. Raises :class:`BadInput` when there are two."""
+    """The one drafter of a batch, which may also hold plain requests. Raises :class:`BadInput` if there are two."""
     named = dict.fromkeys(request.drafter for request in requests if not isinstance(request.drafter, NoDrafter))
     if len(named) > 1:
         raise BadInput(
@@ -37,9 +37,9 @@ def batch_drafter(requests: Sequence[Request]) -> DrafterSpec:
 
 
 def assemble(pair: Pair, requests: Sequence[Request], prompts: Sequence[Sequence[int]]) -> tuple[Target, Drafter]:
-    """Target and drafter with caches sized for these requests: prompt + new tokens + scratch, at most the context.
+    """Target and drafter with caches sized for these requests: prompt + new tokens (at most the context) + scratch.
 
-    Raises :class:`BadInput` when the pair can't serve the requests' drafter.
+    Raises :class:`BadInput` if the pair can't provide the requests' drafter.
     """
     longest = max(len(p) + r.stops.max_new_tokens for p, r in zip(prompts, requests, strict=True))
     capacity = min(longest, pair.target.context) + max(scratch_rows(request.shape) for request in requests)

@@ -1,7 +1,7 @@
-"""Block verification: a whole chain is judged at once, losslessly (Sun et al. 2024; rules.md §2).
+"""Block verification: a whole chain is verified at once, losslessly (Sun et al. 2024; rules.md §2).
 
-Where token verification stops at the first candidate that fails its own test, a block keeps the longest prefix whose
-joint weight passes, so it accepts at least as many tokens on average from the same p and q.
+Token verification stops at the first candidate that fails its own test; block verification keeps the longest prefix
+whose joint weight passes, so it accepts at least as many tokens on average for the same p and q.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from core.sampling.probability import norm_or
 
 @dataclass(frozen=True, slots=True)
 class ChainBlock:
-    """What the rule computes before any coin: for i = 0 … γ, wᵢ, and for i = 1 … γ, hᵢ.
+    """Quantities of the rule before any coin: ``weights`` wᵢ for i = 0 … γ, and ``accept`` hᵢ for i = 1 … γ.
 
-    ``p[i]`` [V] follows i candidates and ``q[i]`` [V] is what candidate i + 1 was drawn from, i = 0 … γ−1.
+    For i = 0 … γ−1, ``p[i]`` [V] is the target after i candidates, and candidate i + 1 was drawn from ``q[i]`` [V].
     """
 
     p: Sequence[Tensor]
@@ -29,14 +29,14 @@ class ChainBlock:
     accept: tuple[float, ...]
 
     def residual(self, length: int) -> Tensor:
-        """norm (w·p − q)₊ after ``length`` < γ accepted candidates; p where nothing is left."""
+        """norm (w·p − q)₊ after ``length`` < γ accepted candidates; p if nothing is left."""
         return norm_or(_excess(self.weights[length], self.p[length], self.q[length]), self.p[length])
 
 
 def block_of(draft: Draft, target: Callable[[int], Tensor]) -> ChainBlock:
-    """The block of a chain ``draft``; ``target`` gives p [V] after a node (ROOT: after the committed prefix).
+    """The block of a chain ``draft``; ``target`` returns p [V] after a node (ROOT: after the committed prefix).
 
-    Raises ValueError for a draft that branches: its candidates are no block.
+    Raises ValueError for a draft that branches, since only a chain is a block.
     """
     size = len(draft.tokens)
     if draft.parents != tuple(range(ROOT, size - 1)):
@@ -62,9 +62,9 @@ def _excess(weight: float, p: Tensor, q: Tensor) -> Tensor:
 
 
 def toss(block: ChainBlock, draft: Draft, coin: Callable[[], float]) -> tuple[int, tuple[Trial, ...]]:
-    """Toss one coin per candidate: τ, the largest i with uᵢ < hᵢ (0 if none), and the trials.
+    """Toss one coin per candidate; return τ, the largest i with uᵢ < hᵢ (0 if none), and the trials.
 
-    Every candidate has its coin and hᵢ; ``accepted`` says whether it is among the first τ, its own coin aside.
+    A trial is ``accepted`` if its candidate is among the first τ, whatever its own coin.
     """
     coins = [coin() for _ in draft.tokens]
     passed = [place for place, (u, h) in enumerate(zip(coins, block.accept, strict=True), start=1) if u < h]

@@ -1,8 +1,8 @@
-"""What a rule really emits at one position of a walk, and how far that is from the law it is judged by (metrics.md).
+"""The law that a rule actually emits at one position of a walk, and its distance from the reference law (metrics.md).
 
-The induced law counts every way a token can come out there: accepted as any of the position's candidates, or redrawn
-after all were rejected. Accept vectors and redraws are the very float32 tensors of the walk; they are put together in
-float64. The lossless rule is measured like any other: its distortion is what rounding leaves.
+The induced law counts every way in which the position can emit a token: accepted as any of its candidates, or redrawn
+after all were rejected. Accept vectors and redraws are the float32 tensors of the walk itself, combined in float64. The
+lossless rule is measured like any other: its distortion is rounding error.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from core.rules.truncation import TruncationRule
 from core.sampling.probability import normalised
 
 LEAST = 1e-300
-"""Stands in for 0 where a term 0·log 0 would be NaN."""
+"""Substitute for 0 in terms 0·log 0, which would be NaN."""
 
 
 @dataclass(frozen=True, slots=True)
 class InducedLaw:
-    """``law`` [V] is what a position emits, ``residual`` [V] what it draws from when all candidates are rejected.
+    """Law of one position: it emits ``law`` [V], and draws from ``residual`` [V] when all candidates are rejected.
 
-    ``conditional``: the law is the one given the tokens drafted there; other siblings would have another.
+    ``conditional``: the law is conditional on the tokens drafted there, and would differ for other siblings.
     """
 
     law: Tensor
@@ -38,11 +38,11 @@ class InducedLaw:
 
 
 def induced_law(draft: Draft, candidates: list[int], position: RuledPosition) -> InducedLaw:
-    """The law of a position whose ``candidates`` are tested in this order, none left out.
+    """The law of a position whose ``candidates`` are all of its candidates, tested in this order.
 
-    A deterministic candidate is one token, so it adds reach × accept there. A sampled one is averaged over its q: exact
-    for one candidate, and for several drawn with replacement unless the rule zeroes the very token that it rejected;
-    otherwise, and without replacement, it is the law given that the drafted tokens are those tried and rejected.
+    A deterministic candidate is one token, so it adds reach × accept at that token. A sampled candidate is averaged
+    over its q. This is exact for one candidate, and for several drawn with replacement unless the rule zeroes the
+    rejected token; otherwise, and without replacement, the law is conditional on the drafted tokens being rejected.
     """
     siblings, q = position.siblings(), position.q
     law = torch.zeros_like(position.p, dtype=torch.float64)
@@ -73,17 +73,17 @@ def _conditional(draft: Draft, candidates: int, rule: TokenRule) -> bool:
 
 
 def reference(rule: TokenRule, p: Tensor) -> Tensor:
-    """p_ref [V]: the target's law under the rule's own allowed set, or p for rules without one (rules.md §1)."""
+    """p_ref [V]: the target's law under the rule's own allowed set, or p for rules without a set (rules.md §1)."""
     return normalised(p * rule.allowed(p)) if isinstance(rule, TruncationRule) else p
 
 
 def distance(law: Tensor, p_ref: Tensor) -> tuple[float | None, float, float]:
-    """KL(law‖p_ref) in nats, total variation, and the mass of ``law`` where p_ref has none; KL is None where there is
-    any such mass. Both [V] are renormalised in float64."""
+    """KL(law‖p_ref) in nats, total variation, and the mass of ``law`` outside the support of p_ref; KL is None if
+    there is any such mass. Both [V] are renormalised in float64."""
     ours = normalised(law.double())
     theirs = p_ref.double()
     theirs = theirs / theirs.sum()
-    tv = min(float((ours - theirs).abs_().sum()) / 2.0, 1.0)  # the bound last: a NaN stays one
+    tv = min(float((ours - theirs).abs_().sum()) / 2.0, 1.0)  # in this order, min keeps a NaN
     if float(theirs.min()) <= 0.0:
         escaped = float(ours.masked_fill(theirs > 0.0, 0.0).sum())
         if escaped > 0.0:
@@ -93,7 +93,7 @@ def distance(law: Tensor, p_ref: Tensor) -> tuple[float | None, float, float]:
 
 
 def overshoot(draft: Draft, tested: list[int], position: RuledPosition) -> float | None:
-    """Share of the ``tested`` candidates with q > p/ℓ, both as they were before any rejection; None for one-hot q."""
+    """Share of the ``tested`` candidates with q > p/ℓ, with p and q from before any rejection; None for one-hot q."""
     if draft.drawing == "deterministic" or int(torch.count_nonzero(position.q)) == 1 or not tested:
         return None
     tokens = [draft.tokens[node] for node in tested]
@@ -109,8 +109,8 @@ def distortion(draft: Draft, tested: list[int], position: RuledPosition, law: Te
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One tested position: the law that its rule emits and the residual that it redraws from, both [V], and the
-    distance to p_ref. ``law`` and ``distortion`` are None where a position has no law of its own (block
+    """Measurement of one tested position: the law that its rule emits and the residual that it redraws from, both [V],
+    and the distance to p_ref. ``law`` and ``distortion`` are None if the position has no law of its own (block
     verification)."""
 
     law: Tensor | None
@@ -125,11 +125,11 @@ def measure(
     rule: TokenRule,
     untempered: Callable[[int], Tensor] | None = None,
 ) -> dict[int, Measurement]:
-    """Measurements of all tested positions of a walk, by node. ``visited`` holds p [V] by node, as the walk read them.
+    """Measurements of all tested positions of a walk, by node. ``visited`` holds p [V] by node, as the walk read it.
 
-    What a position of a block emits depends on the coins of the whole chain. So a block's positions have residuals
-    alone, those that each accepted length would have drawn from; that the chain's law is the target's is enumerated in
-    test_block.py.
+    What a position of a block emits depends on the coins of the whole chain. So a block's positions have only
+    residuals, from which each accepted length would have drawn; test_block.py verifies by enumeration that the chain's
+    law is the target's.
     """
     block = block_of(draft, visited.__getitem__) if isinstance(rule, BlockRule) else None
     tried = {trial.node for trial in verdict.trials}

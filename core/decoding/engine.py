@@ -38,8 +38,8 @@ def generate(
 ) -> Generator[Event, None, None]:
     """Decode ``requests`` together, yielding per request one Started, its Rounds in order, and one Ended.
 
-    The consumer may stop anywhere: closing the generator frees the caches. ``should_stop`` is asked before each round;
-    when true, all requests end as cancelled with the rounds they have. ``clock`` gives seconds (default: a
+    The consumer may stop at any event: closing the generator frees the caches. ``should_stop`` is called before each
+    round; if true, all requests end as cancelled with the rounds they have. ``clock`` returns seconds (default: a
     device-synchronised monotonic clock).
 
     Raises :class:`BadInput` before the first event for requests that can't be served (prompt longer than the context,
@@ -63,11 +63,11 @@ def cycles(
     clock: Callable[[], float] | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Generator[tuple[Event, ...], None, None]:
-    """As :func:`generate`, but yielding once per cycle on the device, with the events that the cycle settled.
+    """Decode as :func:`generate` does, but yield once per cycle on the device, with all events that it releases.
 
     A request's prefill is a cycle, and so is each round: between two cycles other runs may use the device. A cycle may
-    settle no event (a stop string may still cut its tokens) or several rounds; a request's end comes with its last
-    round.
+    release no event (a stop string may still cut its tokens) or several rounds; a request's end is yielded with its
+    last round.
     """
     if not requests:
         raise BadInput("There is nothing to decode: give at least one request.")
@@ -127,7 +127,7 @@ def _decode(
             with clock.suspended():
                 yield tuple(chain.from_iterable(state.release_all() for state in active))
             raise
-        target = drafter = None  # frees the caches before the consumer hears of the end
+        target = drafter = None  # frees the caches before the end is yielded
         error.__traceback__ = None
         free_memory()
         ends = [
@@ -142,7 +142,7 @@ def _decode(
 
 
 def _prefill(state: RequestState, target: Target, drafter: Drafter, clock: RunClock) -> None:
-    """The prompt but for its last token goes into both caches; that last token is the root of the first round."""
+    """Prefill both caches with the prompt up to its last token, which is the root of the first round."""
     start = clock.now()
     target.open(state.slot, state.prompt[:-1])
     drafter.open(state.slot, state.prompt[:-1])
@@ -152,7 +152,7 @@ def _prefill(state: RequestState, target: Target, drafter: Drafter, clock: RunCl
 def _round(
     states: Sequence[RequestState], target: Target, drafter: Drafter, clock: RunClock
 ) -> dict[RequestState, str]:
-    """One cycle: draft → score → walk → keep → commit. Returns the requests that failed, each with its sentence."""
+    """Run one cycle: draft → score → walk → keep → commit. Return the error sentence of each request that failed."""
     laps = Laps(clock)
     drafts = drafter.propose([state.draft_request() for state in states])
     laps.lap("draft")

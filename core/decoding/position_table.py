@@ -14,14 +14,14 @@ from core.records import Position, TopToken
 from core.sampling.probability import Certain, Distribution
 
 TOP_TOKENS = 20
-"""Most tokens stored per visited position, by max(p, q); tokens of which both are zero are left out."""
+"""Most tokens stored per visited position, by max(p, q); tokens with p = q = 0 are left out."""
 
 
 def position_table(
     draft: Draft, node: int, p: Distribution, measured: Measurement | None, piece: Callable[[int], str]
 ) -> Position:
-    """The table after ``node``, where the target's law is ``p``. Deterministic candidates have q = 1 each: every one
-    was certain to be tried. ``piece`` gives a token's text."""
+    """The table after ``node``, where the target's law is ``p``. Deterministic candidates have q = 1 each, as each was
+    certain to be proposed. ``piece`` returns a token's text."""
     best = _certain(draft, node, p) if isinstance(p, Certain) else _largest(draft, node, p.probabilities)
     residuals = _values(measured.residual if measured else None, best.tokens)
     laws = _values(measured.law if measured else None, best.tokens)
@@ -40,7 +40,7 @@ def position_table(
 
 @dataclass(frozen=True, slots=True)
 class _Best:
-    """The ``tokens`` of a table with their p and q; ``q_mass`` sums q over all tokens, None without candidates."""
+    """``tokens`` of a table with their p and q; ``q_mass``: sum of q over all tokens, None without candidates."""
 
     tokens: list[int]
     p: list[float]
@@ -49,7 +49,7 @@ class _Best:
 
 
 def _certain(draft: Draft, node: int, p: Certain) -> _Best:
-    """Greedy decoding: p is certain of one token, each candidate of its own; no row [V] is formed."""
+    """Tokens in greedy decoding, where p and every q are certain of one token; no row [V] is formed."""
     children = draft.children(node)
     drafted = [draft.tokens[child] for child in (children if draft.drawing == "deterministic" else children[:1])]
     tokens = list(dict.fromkeys([p.token, *drafted]))[:TOP_TOKENS]
@@ -58,7 +58,7 @@ def _certain(draft: Draft, node: int, p: Certain) -> _Best:
 
 
 def _largest(draft: Draft, node: int, p: Tensor) -> _Best:
-    """The tokens of largest max(p, q), from the rows p and q [V]."""
+    """Tokens with the largest max(p, q), from the rows p and q [V]."""
     children = draft.children(node)
     q: Tensor | None = None
     if children and draft.drawing != "deterministic":

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from core.models.text import TextCodec
 
 NEAR_THRESHOLD = 1e-5
-"""A coin this close to its threshold is flagged: float noise could have decided otherwise (design.md "Randomness")."""
+"""Distance within which a coin is flagged: rounding could have decided otherwise (design.md "Randomness")."""
 
 
 @dataclass(slots=True, eq=False)
 class RequestState:
-    """One request while it is decoded; ``slot`` is its place in the batch and in the caches."""
+    """State of one request while it is decoded; ``slot`` is its index in the batch and in the caches."""
 
     request: Request
     slot: int
@@ -84,7 +84,7 @@ class RequestState:
         )
 
     def draft_request(self) -> DraftRequest:
-        """The request for candidates: the draft shrinks towards a limit, so that none of it is wasted."""
+        """The request for candidates; near a limit the draft is shorter, so that no candidate is wasted."""
         depth = min(
             self.watch.room - len(self.watch.tokens) - 1,
             self.draft_context - len(self.sequence),
@@ -103,14 +103,14 @@ class RequestState:
         return Candidates(self.slot, self.sequence[-1], draft.tokens, draft.parents)
 
     def measure(self, walk: Verified) -> dict[int, Measurement]:
-        """What the rule emits at each tested position; empty where the request asks for no measurement."""
+        """Measure what the rule emits at each tested position; empty if the request has measurement off."""
         if not self.request.measure_distortion:
             return {}
         laws = {node: walk.rows.vector(node) for node in walk.rows.visited}
         return measure(walk.draft, walk.verdict, laws, self.rule, walk.rows.untempered if walk.rows.greedy else None)
 
     def commit(self, walk: Verified, measured: dict[int, Measurement]) -> Round:
-        """Take the verdict's tokens up to a stop; the round's record, its times still zero."""
+        """Commit the verdict's tokens up to a stop; return the round's record, with its times still zero."""
         draft, verdict = walk.draft, walk.verdict
         start = len(self.watch.tokens)
         committed = [*(draft.tokens[node] for node in verdict.path), verdict.next_token]
@@ -152,18 +152,18 @@ class RequestState:
         )
 
     def released(self) -> Iterator[Round]:
-        """Rounds whose tokens can't be cut any more, cut to what stays."""
+        """Yield the rounds that no later stop can cut, without the tokens that a stop has cut already."""
         safe = len(self.watch.tokens) if self.watch.reason else self.watch.undecided_from()
         while self._held and (self.watch.reason or self._held[0][0] + len(self._held[0][1].committed) <= safe):
             yield self._cut(*self._held.pop(0))
 
     def release_all(self) -> Iterator[Round]:
-        """Every round so far: the run ends here, so nothing will be cut."""
+        """Yield every round so far: the run ends here, so no more will be cut."""
         while self._held:
             yield self._cut(*self._held.pop(0))
 
     def _cut(self, start: int, record: Round) -> Round:
-        """``record`` without what a stop cut: its committed tokens begin at output position ``start``."""
+        """``record`` without what a stop cut; its committed tokens begin at output position ``start``."""
         kept = max(0, min(len(record.committed), len(self.watch.tokens) - start))
         texts = tuple(self.watch.pieces[start : start + kept])
         if kept == len(record.committed):

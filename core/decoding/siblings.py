@@ -1,6 +1,6 @@
 """Walking the candidates of one position with a rule: accept one, or reject all and redraw (rules.md §2).
 
-p [V] is the target after the position's prefix, q [V] what the tested candidate was drawn from (one-hot when the
+p [V] is the target after the position's prefix; q [V] is what the tested candidate was drawn from (one-hot if the
 choice was deterministic).
 """
 
@@ -20,8 +20,8 @@ from core.sampling.probability import norm_or, one_hot, without
 
 
 class Siblings(Protocol):
-    """One position's walk. ``p`` is the current target: what earlier siblings' rejections left of it (of a rule with a
-    law r* of its own: the target as it was)."""
+    """Walk of one position. ``p`` is the current target: what the rejections of earlier siblings left of it (for a
+    rule with a law r* of its own, the original target)."""
 
     p: Tensor
 
@@ -30,23 +30,23 @@ class Siblings(Protocol):
         ...
 
     def reject(self, token: int, q: Tensor) -> None:
-        """Note that ``token``, drawn from q, was rejected."""
+        """Update the walk after the rejection of ``token``, drawn from q."""
         ...
 
     def redraw(self, q: Tensor) -> Tensor:
-        """What to draw from [V] when all were rejected; ``q`` is what the last candidate was drawn from."""
+        """Distribution [V] to draw from when all were rejected; ``q`` is what is left of the candidates' q."""
         ...
 
     def falls_back(self, q: Tensor) -> bool:
-        """True when :meth:`redraw` can't draw from what the rule names and takes its stated substitute."""
+        """True if :meth:`redraw` can't use the distribution that the rule names and takes its stated substitute."""
         ...
 
 
 class RecursiveRejection:
-    """Each rejection leaves the residual as the next sibling's target; all rejected: draw from what is left.
+    """Walk in which each rejection leaves the residual as the next target; the redraw is from the last residual.
 
-    Lossless for any number of siblings, with or without replacement. With a one-hot q a rejection zeroes the token
-    and renormalises (paper App. H.1).
+    With the lossless rule this is lossless for any number of siblings, with or without replacement. With a one-hot q,
+    a rejection zeroes the token and renormalises (paper App. H.1).
     """
 
     def __init__(self, rule: TokenRule, p: Tensor) -> None:
@@ -66,12 +66,12 @@ class RecursiveRejection:
         return self.p
 
     def falls_back(self, q: Tensor) -> bool:
-        """Never."""
+        """Always False."""
         return False
 
 
 class TowardLaw(RecursiveRejection):
-    """Lossless toward r*, formed once per position; ``p`` stays the target's own (rules.md §2)."""
+    """Walk that is lossless toward r*, formed once per position; ``p`` stays the original target (rules.md §2)."""
 
     def __init__(self, law: Tensor, p: Tensor, substituted: bool) -> None:
         super().__init__(LosslessRule(), p)
@@ -83,7 +83,7 @@ class TowardLaw(RecursiveRejection):
         return self.rule.accept(self.law, q)
 
     def reject(self, token: int, q: Tensor) -> None:
-        """r* ← norm (r*−q)₊, or p where nothing is left."""
+        """r* ← norm (r*−q)₊, or p if nothing is left."""
         self.law = norm_or((self.law - q).clamp_min(0.0), self.p)
 
     def redraw(self, q: Tensor) -> Tensor:
@@ -91,16 +91,16 @@ class TowardLaw(RecursiveRejection):
         return self.law
 
     def falls_back(self, q: Tensor) -> bool:
-        """The rule's formula of r* left nothing, and p stands in for it."""
+        """True if the rule's formula for r* left nothing, so that p replaces r*."""
         return self.substituted
 
 
 class InSet:
-    """The first candidate inside the allowed set A is accepted; a rejected token is zeroed (paper App. H.1).
+    """Walk that accepts the first candidate inside the allowed set A; a rejected token is zeroed (paper App. H.1).
 
-    A and τ are formed once per position from the original p, or again on the renormalised p when the rule recomputes.
-    A position with a single *sampled* candidate (``alone``) is the token rule itself: its redraw is the rule's
-    residual, which for ``redraw=target`` is p with the rejected token still in it (rules.md §1, test vectors).
+    A and τ are formed once per position from the original p, or again from the renormalised p if the rule recomputes.
+    A position with a single *sampled* candidate (``alone``) follows the token rule itself: its redraw is the rule's
+    residual, which for ``redraw=target`` is p including the rejected token (rules.md §1, test vectors).
     """
 
     def __init__(self, rule: TruncationRule, p: Tensor, alone: bool) -> None:
@@ -114,7 +114,7 @@ class InSet:
         self.threshold = self.rule.threshold(self.p)
 
     def accepts(self, q: Tensor) -> Tensor:
-        """1 inside A, else 0, or min(1, p/τ); a token of probability 0 never passes, even where a bound underflows."""
+        """1 inside A, else 0, or min(1, p/τ); a token of probability 0 never passes, even if a bound underflows."""
         return self.rule.test(self.p, self.allowed, self.threshold)
 
     def reject(self, token: int, q: Tensor) -> None:
@@ -126,19 +126,19 @@ class InSet:
             self._form()
 
     def redraw(self, q: Tensor) -> Tensor:
-        """As the rule's ``redraw`` says, from the current p and what remains of q."""
+        """Distribution of the rule's ``redraw`` option, from the current p and what is left of q."""
         return self.rule.redraw(self.p, q, self.allowed)
 
     def falls_back(self, q: Tensor) -> bool:
-        """``draft_in_set`` without draft mass on A."""
+        """True for ``draft_in_set`` without draft mass on A."""
         return self.rule.falls_back(q, self.allowed)
 
 
 def siblings(rule: TokenRule, p: Tensor, q: Tensor, alone: bool, law: Tensor | None = None) -> Siblings:
     """The walk of ``rule`` at a position whose target is p [V] and whose first candidate was drawn from q [V].
 
-    ``alone``: it has one sampled candidate. ``law`` [V] stands in for the rule's r*(p, q): greedy decoding forms r* of
-    other distributions than it walks with.
+    ``alone``: the position has one sampled candidate. ``law`` [V] replaces the rule's r*(p, q): greedy decoding forms
+    r* from other distributions than those of its walk.
     """
     match rule:
         case TruncationRule():
@@ -151,8 +151,8 @@ def siblings(rule: TokenRule, p: Tensor, q: Tensor, alone: bool, law: Tensor | N
 
 @dataclass(frozen=True, slots=True)
 class RuledPosition:
-    """One position of a draft as its rule meets it: ``p`` [V] the target, ``q`` [V] what the first candidate was drawn
-    from. ``law`` [V] replaces the rule's r*(p, q) where that is not formed from them (greedy decoding), else None."""
+    """One position of a draft with its rule: ``p`` [V] is the target, ``q`` [V] is what the first candidate was drawn
+    from. ``law`` [V] replaces r*(p, q) if r* is formed from other distributions (greedy decoding), else None."""
 
     rule: TokenRule
     p: Tensor
@@ -168,7 +168,7 @@ class RuledPosition:
 def position_of(
     draft: Draft, at: int, p: Tensor, rule: TokenRule, untempered: Callable[[int], Tensor] | None = None
 ) -> RuledPosition:
-    """The position after node ``at`` of ``draft``, which has candidates there; ``untempered`` as in ``verify.walk``."""
+    """The position after node ``at`` of ``draft``, which must have children; ``untempered`` as in ``verify.walk``."""
     candidates = draft.children(at)
     law = None
     if untempered is not None and isinstance(rule, TargetLawRule):

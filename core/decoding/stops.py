@@ -1,7 +1,7 @@
-"""When a run stops, and what a stop cuts: EOS, stop strings across token borders, max new tokens, the context's end.
+"""Stops of a run and what they cut: EOS, stop strings across token borders, max new tokens, the context's end.
 
-Cuts do not depend on how tokens were grouped into rounds: rounds whose text may be the beginning of a stop string are
-held back until it is clear. So plain and speculative decoding end with the same tokens.
+Cuts do not depend on how tokens are grouped into rounds: a round whose text may begin a stop string is held back until
+this is decided. So plain and speculative decoding end with the same tokens.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ from core.records import StopReason
 
 
 class TextStream(Protocol):
-    """Turns tokens into text one by one; "" while a character is split."""
+    """Decoder of tokens into text, one by one; "" while a character is incomplete."""
 
     def step(self, token: int) -> str:
         """The text that this token completes."""
         ...
 
     def flush(self) -> str:
-        """What is left of a truncated character."""
+        """The rest of a truncated character."""
         ...
 
 
 @dataclass(slots=True)
 class StopWatch:
-    """Follows one request's output. ``room``: tokens that context and ``max_new_tokens`` leave, with their reason."""
+    """Output of one request and its stops. ``room``: tokens that context and ``max_new_tokens`` allow;
+    ``room_reason``: the limit that applies."""
 
     stream: TextStream
     eos: frozenset[int]
@@ -40,11 +41,12 @@ class StopWatch:
     _length: int = 0
     """Characters so far."""
     _tail: str = ""
-    """The last of them: as many as a stop string can begin in, so that a token costs the same at any length."""
+    """The last characters, as many as may hold the start of a stop string, so that a token costs the same at any
+    length."""
 
     def add(self, token: int) -> None:
-        """Take the next committed token; afterwards ``reason`` is set if the run stops here, and ``tokens`` and
-        ``pieces`` are cut to what stays."""
+        """Add the next committed token. If the run stops here, set ``reason`` and cut ``tokens`` and ``pieces`` to
+        what stays."""
         piece = self.stream.step(token)
         self.tokens.append(token)
         self.pieces.append(piece)
@@ -64,19 +66,19 @@ class StopWatch:
         return "".join(self.pieces)
 
     def _last_of(self, tail: str, new: int) -> str:
-        """What is needed of the text's end to find the stop strings that its last ``new`` characters complete."""
+        """The end of the text, as long as needed to find stop strings that its last ``new`` characters complete."""
         longest = max(map(len, self.stop_strings), default=0)
         return tail[max(0, len(tail) - new - longest + 1) :] if longest else ""
 
     def undecided_from(self) -> int:
-        """How many tokens are safe: those after these could still be cut, as their text may begin a stop string."""
+        """Number of tokens that no later stop can cut: the text of the tokens after them may begin a stop string."""
         longest = max((self._overlap(stop) for stop in self.stop_strings), default=0)
         safe = len(self.tokens)
         while safe and longest > 0:
             safe -= 1
             longest -= len(self.pieces[safe])
         while safe and self.stop_strings and not self.pieces[safe - 1]:
-            safe -= 1  # begins a split character, which may turn out to begin a stop string
+            safe -= 1  # part of a split character, which may itself begin a stop string
         return safe
 
     def _overlap(self, stop: str) -> int:
@@ -92,13 +94,13 @@ class StopWatch:
             self.pieces[-1] += tail
 
     def _stop_string(self, new: int) -> int | None:
-        """Where the earliest stop string begins that the last ``new`` characters complete."""
+        """Start of the earliest stop string that the last ``new`` characters complete, None without one."""
         found = [self._tail.find(stop, max(0, len(self._tail) - new - len(stop) + 1)) for stop in self.stop_strings]
         before = self._length - len(self._tail)
         return min((before + start for start in found if start >= 0), default=None)
 
     def _cut_at(self, start: int) -> None:
-        """Cut the text at ``start``; the token in which it lies stays only if text precedes it in that token."""
+        """Cut the text at ``start``; the token that contains this point stays only if it has text before it."""
         kept, length = 0, 0
         while kept < len(self.pieces) and length + len(self.pieces[kept]) <= start:
             length += len(self.pieces[kept])
@@ -106,7 +108,7 @@ class StopWatch:
         if length < start:
             self.pieces[kept] = self.pieces[kept][: start - length]
             kept += 1
-        else:  # tokens that only began a split character before the stop carry no text: they go with it
+        else:  # tokens before the stop that are only part of a split character have no text: cut them as well
             while kept and not self.pieces[kept - 1]:
                 kept -= 1
         del self.tokens[kept:], self.pieces[kept:]

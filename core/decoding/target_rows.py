@@ -1,7 +1,7 @@
-"""The target's rows of one round: what a walk reads at the positions that it visits.
+"""The target's rows of one round, which a walk reads at the positions that it visits.
 
-A pass's logits are looked at together: the largest value of every row, which shows broken rows and is the greedy
-choice, and the laws after the roots of requests that sample alike. Everything else is formed when a walk asks for it.
+Two things are computed for a whole pass at once: the largest value of every row, which reveals broken rows and gives
+the greedy choice, and the laws after the roots of requests with the same sampling. All else is formed when first read.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Peaks:
-    """The largest logit of each row of one request and the first token that has it; NaN counts as the largest."""
+    """Largest logit of each row of one request, and the first token that has it; NaN counts as the largest."""
 
     values: Sequence[float]
     tokens: Sequence[int]
 
     def broken(self, row: int) -> bool:
         """Whether this row holds NaN or +∞."""
-        return not self.values[row] < inf  # NaN is not either
+        return not self.values[row] < inf  # also true for NaN
 
 
 def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
@@ -54,9 +54,9 @@ def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
 class TargetRows:
     """Raw target ``logits`` [1 + n, V] after the root and each of the n candidates of ``draft``, as laws on demand.
 
-    ``deferred`` is the row of the last candidate while ``logits`` lack it. ``prefix`` holds all committed tokens,
-    ``root`` the law after the root where it was formed together with those of other requests, and ``visited`` the law
-    of every position that was read, in the order of reading.
+    ``deferred`` is the last candidate's row as long as ``logits`` lacks it. ``prefix``: all committed tokens; ``root``:
+    the law after the root if it was formed together with those of other requests; ``visited``: the law of every
+    position that was read, in the order of reading.
     """
 
     draft: Draft
@@ -71,7 +71,7 @@ class TargetRows:
 
     @property
     def vocab(self) -> int:
-        """Ids that are emitted, V."""
+        """Number of ids that can be emitted, V."""
         return self.logits.shape[-1]
 
     @property
@@ -90,7 +90,7 @@ class TargetRows:
         return self.visited[node]
 
     def vector(self, node: int) -> Tensor:
-        """p [V] after ``node``. Raises as :meth:`law`."""
+        """p [V] after ``node``. Raises as :meth:`law` does."""
         return self.law(node).vector(self.vocab, self.logits.device)
 
     def untempered(self, node: int) -> Tensor:
@@ -123,8 +123,8 @@ class TargetRows:
         return Law(self.distributions.target(self.logits[node + 1], self._before(node)))
 
     def _before(self, node: int) -> Sequence[int]:
-        """The tokens before the position, which penalties alone read: a copy costs time in proportion to the context,
-        so that without penalties none is made."""
+        """Tokens before the position after ``node``; empty without penalties, which alone read them, because copying
+        the context takes time in proportion to its length."""
         if not self.distributions.penalties:
             return ()
         return [*self.prefix, *(self.draft.tokens[i] for i in self.draft.path(node))]
@@ -147,7 +147,8 @@ def root_laws(
 ) -> dict[RequestState, Law]:
     """The law after the root of each request that shares its sampling with another, formed together.
 
-    Greedy requests need none, penalties read each request's own tokens, and a broken row fails its own request alone.
+    Left out are greedy requests, which need no law, requests with penalties, which read their own tokens, and requests
+    with a broken root row, so that these alone fail.
     """
     alike: dict[Sampling, list[tuple[RequestState, Tensor]]] = {}
     for state, rows, peak in zip(states, logits, highest, strict=True):

@@ -1,4 +1,4 @@
-"""Clocks of a run: stage times read at device-synchronised borders, and a clock that stands still while suspended."""
+"""Clocks of a run: stage times read at device-synchronised borders, and a clock that can be suspended."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Stage = Literal["draft", "verify", "state", "other"]
 
 @dataclass(slots=True)
 class RunClock:
-    """Seconds since the request was accepted, without the time that the consumer held the generator."""
+    """Clock of the seconds since the request was accepted, without the time that the consumer held the generator."""
 
     read: Callable[[], float]
     _accepted: float = field(init=False)
@@ -26,14 +26,14 @@ class RunClock:
         return self.read() - self._accepted - self._suspended
 
     def forget(self, since: float) -> float:
-        """The time ``since`` a reading of this clock is not the run's; how much that is."""
+        """Exclude the time ``since`` a reading of this clock from the run's; return it in seconds."""
         passed = self.now() - since
         self._suspended += passed
         return passed
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """The enclosed time is not the run's."""
+        """Exclude the time of the body from the run's."""
         start = self.read()
         try:
             yield
@@ -43,7 +43,7 @@ class RunClock:
 
 @dataclass(slots=True)
 class Laps:
-    """Stage times of one round: each border is one clock read, so that stages add up to the wall time."""
+    """Stage times of one round; each border is one clock read, so the stages add up to the wall time."""
 
     clock: RunClock
     seconds: dict[Stage, float] = field(
@@ -55,7 +55,7 @@ class Laps:
         }
     )
     measuring: float = 0.0
-    """What measuring distortion took, seconds: no stage, and none of the run's time."""
+    """Seconds spent measuring distortion, in no stage and not in the run's time."""
     start: float = field(init=False)
     last: float = field(init=False)
 
@@ -63,14 +63,14 @@ class Laps:
         self.start = self.last = self.clock.now()
 
     def lap(self, stage: Stage) -> None:
-        """What passed since the last border belongs to ``stage``."""
+        """Add the time since the last border to ``stage``."""
         now = self.clock.now()
         self.seconds[stage] += now - self.last
         self.last = now
 
     def measured(self) -> None:
-        """What passed since the last border went into measuring distortion. It is not the run's time: a run that
-        measures and plain decoding, which has nothing to measure, are compared by what decoding costs."""
+        """Book the time since the last border as measuring distortion, outside the run's time: runs that measure and
+        plain runs, which have nothing to measure, are compared by what decoding costs."""
         self.measuring += self.clock.forget(self.last)
 
     @property

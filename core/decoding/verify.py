@@ -22,7 +22,7 @@ TargetRow = Callable[[int], Tensor]
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """A ``draft`` after its walk: the target's ``rows`` that the walk read, and the ``verdict``."""
+    """Verified ``draft``: the target's ``rows`` that the walk read, and the ``verdict``."""
 
     draft: Draft
     rows: TargetRows
@@ -30,7 +30,7 @@ class Verified:
 
 
 def verify(draft: Draft, rows: TargetRows, rule: TokenRule, streams: Streams) -> Verified:
-    """:func:`walk` ``draft`` over the target's ``rows``; where p and every q are certain, without rows [V].
+    """Walk ``draft`` over the target's ``rows`` (:func:`walk`); if p and every q are certain, without rows [V].
 
     Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
     """
@@ -46,9 +46,10 @@ def walk(
 ) -> Verdict:
     """Test candidates from the root down until a position rejects all of its own or has none.
 
-    A position that rejects draws the *correction*; a path that ends accepted draws the *bonus*. One coin per test, one
-    redraw per round. ``untempered`` gives the target's untempered row of a greedy request, of which a rule with a law
-    r* of its own takes the argmax (rules.md §2 "Greedy"). Block verification reads every row of the chain.
+    After a position that rejects all, the *correction* is drawn; after a wholly accepted path, the *bonus*. One coin
+    per test, one redraw per round. For greedy requests, ``untempered`` returns the target's untempered row, from which
+    a rule with a law r* of its own forms r* and takes its argmax (rules.md §2 "Greedy"). Block verification reads every
+    row of the chain.
     """
     if isinstance(rule, BlockRule) and draft.tokens:
         return _walk_block(draft, target, rule, streams)
@@ -76,13 +77,13 @@ def walk(
 
 
 def walk_certain(draft: Draft, target: Callable[[int], Distribution], rule: LosslessRule, streams: Streams) -> Verdict:
-    """:func:`walk` where ``target`` and all candidates are certain, without forming rows [V].
+    """Walk as :func:`walk` does where ``target`` and all candidates are certain, without forming rows [V].
 
-    Only the draft's own tokens and the target's choices can have probability. So the walk runs over a vocabulary of
-    the draft's tokens and one more id that stands for every other token, which no candidate has.
+    Only the draft's tokens and the target's choices can have probability. So the walk runs over a small vocabulary: the
+    draft's tokens, and one id for all other tokens, which no candidate has.
     """
     if not draft.tokens:  # plain decoding: nothing to test
-        streams.redraw()  # the draw of the certain token, so that a request's later draws don't depend on this shortcut
+        streams.redraw()  # draw for the certain token too, so that later draws don't depend on this shortcut
         return Verdict((), _chosen(target(ROOT)), "bonus", ())
     names = list(dict.fromkeys(draft.tokens))
     place = {token: i for i, token in enumerate(names)}
@@ -113,7 +114,8 @@ def _test(
     streams: Streams,
     trials: list[Trial],
 ) -> tuple[int, Tensor | None]:
-    """Test one position's siblings in order, appending to ``trials``: the accepted node, or what to draw from."""
+    """Test one position's siblings in order, appending to ``trials``; return the accepted node, or ROOT and the
+    distribution [V] to draw from."""
     siblings, q = position.siblings(), position.q
     for node in candidates:
         q = draft.offered(node, q)
