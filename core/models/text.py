@@ -1,8 +1,8 @@
-"""Between text and token ids: encoding prompts, streaming output, and showing a single token.
+"""Conversion between text and token ids: encoding prompts, streaming output, and showing a single token.
 
-A :class:`TextCodec` wraps one fast tokenizer. Output text is built by :class:`TextStream` on
+A :class:`TextCodec` wraps one fast tokenizer. Output text is built by :class:`TextStream` with
 ``tokenizers.decoders.DecodeStream``, so the pieces of a run always add up to the tokenizer's own decoding of all its
-tokens. Not covered: tokenizers without a ``tokenizers`` backend (they are refused at load, ``core/models/load.py``).
+tokens. Tokenizers without a ``tokenizers`` backend are refused at load (``core/models/load.py``).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
 
 
 class FastTokenizer(Protocol):
-    """What is used of a transformers fast tokenizer."""
+    """The part of a transformers fast tokenizer that is used here."""
 
     @property
     def backend_tokenizer(self) -> Tokenizer: ...
@@ -36,16 +36,16 @@ class FastTokenizer(Protocol):
 
 
 class TextCodec:
-    """Encodes prompts and decodes tokens of one tokenizer.
+    """Encoder of prompts and decoder of tokens for one tokenizer.
 
-    ``vocab`` is the number of ids that can be emitted (0 … vocab−1); ``eos`` the ids that end a run;
-    ``tokenizer_hash`` and ``template_hash`` are SHA-256 hex digests (the latter of an empty string without a template).
+    ``vocab`` is the number of ids that can be emitted (0 … vocab−1); ``eos`` holds the ids that end a run;
+    ``tokenizer_hash`` and ``template_hash`` are SHA-256 hex digests (``template_hash`` of "" without a template).
     """
 
     def __init__(self, tokenizer: FastTokenizer, eos: Iterable[int] = (), vocab: int | None = None) -> None:
         self._tokenizer = tokenizer
         self._backend = tokenizer.backend_tokenizer
-        # A tokenizer.json may carry a training-time limit; it would silently shorten prompts.
+        # A tokenizer.json may hold a length limit from training, which would silently shorten prompts.
         self._backend.no_truncation()
         self._backend.no_padding()
         added = self._backend.get_added_tokens_decoder()
@@ -65,7 +65,7 @@ class TextCodec:
 
     @property
     def has_template(self) -> bool:
-        """True when prompts can be wrapped as chat turns."""
+        """True if prompts can be wrapped as chat turns."""
         return bool(self._tokenizer.chat_template)
 
     # -- text → tokens ------------------------------------------------------------------------------------------
@@ -73,10 +73,11 @@ class TextCodec:
     def encode(self, request: Request) -> list[int]:
         """Token ids of the request's prompt, at least one.
 
-        With ``request.chat`` and a chat template, the prompt is one user turn and control tokens typed inside it (such
-        as ``<|im_end|>``) are read as plain text: a user can't close their own turn. A raw prompt is read as the model
-        reads text, control tokens included, with the tokenizer's own leading tokens (BOS) added.
-        Raises BadInput when the prompt is empty, not valid text, refused by the template, or outside the vocabulary.
+        With ``request.chat`` and a chat template, the prompt is one user turn, and control tokens typed in it (such as
+        ``<|im_end|>``) are encoded as plain text: a user can't close their own turn. A raw prompt is encoded as it is,
+        control tokens included, with the tokenizer's own leading tokens (BOS) added.
+
+        Raises BadInput if the prompt is empty, not valid text, refused by the template, or outside the vocabulary.
         """
         if not request.prompt.strip():
             raise BadInput("The prompt is empty: type something to decode.")
@@ -132,7 +133,7 @@ class TextCodec:
     # -- tokens → text ------------------------------------------------------------------------------------------
 
     def decode(self, tokens: Sequence[int]) -> str:
-        """Text of whole output; special tokens give none, invalid bytes U+FFFD."""
+        """Text of a whole output; special tokens give no text, invalid bytes U+FFFD."""
         return self._backend.decode(list(tokens), skip_special_tokens=True)
 
     def stream(self) -> TextStream:
@@ -140,8 +141,8 @@ class TextCodec:
         return TextStream(self)
 
     def piece(self, token: int) -> str:
-        """One token for display: valid UTF-8 as it is, other bytes as ⟨e2⟩, special tokens by their name, ids that the
-        tokenizer doesn't know as ⟨id 300⟩."""
+        """One token for display: valid UTF-8 as it is, other bytes as ⟨e2⟩, special tokens by their names, ids that
+        are not in the tokenizer as ⟨id 300⟩."""
         if token not in self._pieces:
             self._pieces[token] = self._make_piece(token)
         return self._pieces[token]
@@ -158,27 +159,27 @@ class TextCodec:
         return _ESCAPED_BYTE.sub(lambda m: f"⟨{ord(m[0]) - 0xDC00:02x}⟩", raw.decode("utf-8", "surrogateescape"))
 
     def _bytes(self, name: str) -> bytes | None:
-        """The bytes a vocabulary entry stands for, or None when it stands for text."""
+        """The bytes that a vocabulary entry encodes, or None if it is text."""
         if '"ByteLevel"' in self._decoder:
             try:
                 return bytes(_BYTE_OF_CHARACTER[c] for c in name)
-            except KeyError:  # not from the byte alphabet: the decoder takes the entry as it is
+            except KeyError:  # not in the byte alphabet: the decoder uses the entry as it is
                 return name.encode()
         fallback = _BYTE_FALLBACK.fullmatch(name) if '"ByteFallback"' in self._decoder else None
         return bytes([int(fallback[1], 16)]) if fallback else None
 
     def _continued(self, tokens: Sequence[int]) -> str:
-        """Text of ``tokens`` when text precedes them (a decoder may trim what stands first)."""
+        """Text of ``tokens`` after other text (a decoder may trim leading white space)."""
         before = self._backend.decode(self._reference, skip_special_tokens=True)
         return self._backend.decode([*self._reference, *tokens], skip_special_tokens=True)[len(before) :]
 
 
 class TextStream:
-    """Output text token by token. ``step`` gives what the token completed, ``flush`` the truncated rest.
+    """Output text token by token: ``step`` returns the text that a token completed, ``flush`` the truncated rest.
 
-    The strings add up to ``TextCodec.decode`` of the same tokens. One exception: a byte-fallback tokenizer turns a
-    whole run of byte tokens into U+FFFD when its end is invalid, also characters complete and shown before; those
-    stay as shown. A step costs the same at any length of output, except inside a run of invalid bytes.
+    The strings add up to ``TextCodec.decode`` of the same tokens, with one exception: a byte-fallback tokenizer decodes
+    a sequence of byte tokens with an invalid end wholly to U+FFFD, but characters of it that were already returned
+    stay. A step costs the same at any length of output, except within a sequence of invalid bytes.
     """
 
     def __init__(self, codec: TextCodec) -> None:
@@ -192,7 +193,7 @@ class TextStream:
         self._pending.append(token)
         try:
             text = self._decoder.step(self._codec._backend, token)
-        except Exception:  # the library's only signal that text already given would change
+        except Exception:  # the library's only signal that text already returned would change
             text = self._codec._continued(self._pending)
             self._decoder = DecodeStream(ids=list(self._pending), skip_special_tokens=True)
         if text:
@@ -214,7 +215,7 @@ def _sha256(text: str) -> str:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """The byte-level alphabet (GPT-2): printable Latin-1 stands for itself, other bytes follow from U+0100."""
+    """The byte-level alphabet (GPT-2): printable Latin-1 maps to itself, all other bytes to U+0100 and up."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     hidden = [b for b in range(256) if b not in printable]
     return {chr(b): b for b in printable} | {chr(256 + n): b for n, b in enumerate(hidden)}
