@@ -130,7 +130,7 @@ def _requests(prompt: str | None, batch: Path | None, fields: dict[str, Any]) ->
         text = sys.stdin.read() if prompt == "-" else prompt
         return [valid(Request, prompt=text, **fields)]
     try:
-        text = batch.read_text(encoding="utf-8-sig")  # a JSON line ends at a line feed and nowhere else
+        text = batch.read_text(encoding="utf-8-sig")  # split("\n") below: only a line feed ends a JSON line
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(f"the batch file {batch} can't be read: {error}.") from error
     lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
@@ -166,8 +166,8 @@ def _batch_request(line: str, number: int, fields: dict[str, Any]) -> Request:
 def decode(spec: PairSpec, requests: list[Request], show: Any, save: bool) -> None:
     """Decode ``requests`` on the pair of ``spec``, showing and (with ``save``) storing every record.
 
-    Exits with 1 when a request failed and with 130 after an interrupt, its rounds shown and stored. Raises
-    StorageUnavailable when anything could not be stored.
+    Exits with 1 if a request failed and with 130 after an interrupt; rounds so far are shown and stored. Raises
+    StorageUnavailable if anything could not be stored.
     """
     from core.cli.decode import run
     from core.rules.degenerate import notices
@@ -261,7 +261,7 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
 
 
 def main(run: Callable[[], Any] = app) -> NoReturn:
-    """Run the command line: bad input exits with 2, what can't be done here with 1, each with one sentence."""
+    """Run the command line: exit code 2 after bad input, 1 after any other error, each with one sentence."""
     wait_politely()
     try:
         run()

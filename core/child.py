@@ -9,7 +9,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def environment() -> dict[str, str]:
-    """This process's environment with a PYTHONPATH that starts with this package's root: a child finds the package
-    wherever the app was started, and keeps the app's working folder."""
+    """This process's environment, with this package's root first in PYTHONPATH: a child can import the package from
+    whatever folder the app was started in, and keeps that working folder."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}

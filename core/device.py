@@ -1,4 +1,4 @@
-"""The device: numbers sent to it without the host waiting, clocks that wait for its work, and its peak memory."""
+"""The device: copies to it without the host waiting, clocks that wait for its work, and its peak memory."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from torch import Tensor
 
 
 def sent(host: Tensor, device: torch.device) -> Tensor:
-    """``host`` (a CPU tensor of any shape) on ``device``; itself where that is the CPU.
+    """``host`` (a CPU tensor of any shape) on ``device``; ``host`` itself if that is the CPU.
 
-    A copy to CUDA from pageable memory makes the host wait until the device has caught up; from pinned memory it is one
-    more piece of queued work. The allocator of pinned memory keeps the source until the copy has run.
+    A copy to CUDA from pageable memory makes the host wait until the device has caught up; a copy from pinned memory is
+    queued like other work. The allocator of pinned memory keeps the source until the copy has run.
     """
     if device.type != "cuda":
         return host.to(device)
@@ -29,7 +29,7 @@ def longs(values: Sequence[int], device: torch.device) -> Tensor:
 
 
 def device_clock(device: torch.device) -> Callable[[], float]:
-    """Seconds (monotonic), read after the device has finished its queued work."""
+    """Clock of monotonic seconds, read after the device has finished its queued work."""
     if device.type != "cuda":
         return time.perf_counter
 
@@ -41,7 +41,7 @@ def device_clock(device: torch.device) -> Callable[[], float]:
 
 
 def shortest(work: Callable[[], object], clock: Callable[[], float]) -> float:
-    """Seconds that ``work`` takes, the shortest of four laps: what else runs on the machine only ever adds."""
+    """Seconds that ``work`` takes, the shortest of four laps: other processes can only make a lap longer."""
     laps = []
     for _ in range(4):
         start = clock()
@@ -52,21 +52,21 @@ def shortest(work: Callable[[], object], clock: Callable[[], float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class PeakMemory:
-    """The largest memory in use so far, in ``bytes``, and what was counted."""
+    """Largest memory in use so far, in ``bytes``, and the kind of memory counted."""
 
     bytes: int
     kind: Literal["cuda_allocated", "process_rss"]
 
 
 def peak_memory(device: torch.device) -> PeakMemory:
-    """Peak of the tensors on a CUDA ``device`` since :func:`reset_peak_memory`; on the CPU the peak resident memory of
-    this process since its start."""
+    """Peak memory of tensors on a CUDA ``device`` since :func:`reset_peak_memory`; on the CPU, the peak resident memory
+    of this process since its start."""
     if device.type == "cuda":
         return PeakMemory(torch.cuda.max_memory_allocated(device), "cuda_allocated")
     return PeakMemory(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, "process_rss")  # Linux counts in KiB
 
 
 def reset_peak_memory(device: torch.device) -> None:
-    """Start counting anew on a CUDA ``device``; nothing on the CPU."""
+    """Reset the peak on a CUDA ``device``; do nothing on the CPU."""
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)

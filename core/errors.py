@@ -1,4 +1,4 @@
-"""Errors for the user: the message is one sentence with what happened, which value, and what to do."""
+"""Errors for the user: each message is one sentence with what happened, which value, and what to do."""
 
 
 class SpecLensError(Exception):
@@ -6,7 +6,7 @@ class SpecLensError(Exception):
 
 
 class BadInput(SpecLensError, ValueError):
-    """A value from the user cannot be used (empty prompt, γ = 0, unknown option …). Exit code 2 on the command line."""
+    """A value from the user can't be used (empty prompt, γ = 0, unknown option …). Exit code 2 on the command line."""
 
 
 class ModelUnavailable(SpecLensError):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def sentence(fault: Exception) -> str:
-    """The exception as a sentence: the message of our own errors, otherwise the type and first line."""
+    """The exception as a sentence: the message of our own errors, for others a sentence with type and first line."""
     if isinstance(fault, SpecLensError):
         return str(fault)
     first_line = (str(fault).strip().splitlines() or ["no message"])[0]
@@ -31,17 +31,17 @@ def sentence(fault: Exception) -> str:
 
 
 def is_broken(logits: Tensor) -> Tensor:
-    """Bool [] on the row's device: raw logits [V] hold NaN or +∞ (−∞ is an id that can't be emitted)."""
-    return ~(logits.amax() < inf)  # the largest is NaN where any is
+    """Bool [] on the row's device: whether raw logits [V] hold NaN or +∞ (−∞ marks an id that can't be emitted)."""
+    return ~(logits.amax() < inf)  # amax is NaN if any logit is
 
 
 def logits_fault(logits: Tensor, model: str, node: int) -> str | None:
-    """The sentence of a broken raw logits row [V], else None. The host waits for the row."""
+    """The error sentence if raw logits [V] are broken, else None. The host waits for the row."""
     return fault_after(model, node) if bool(is_broken(logits)) else None
 
 
 def fault_after(model: str, node: int) -> str:
-    """The sentence of broken logits after ``node``; ``model`` is "target" or "draft"."""
+    """The error sentence for broken logits after ``node``; ``model`` is "target" or "draft"."""
     where = "the root" if node == ROOT else f"node {node}"
     return f"the {model}'s logits after {where} are NaN or infinite: try float32, or other weights"
 
@@ -58,7 +58,7 @@ def is_out_of_memory(fault: Exception) -> bool:
 
 
 def free_memory() -> None:
-    """Collects garbage and releases cached device memory."""
+    """Collect garbage and release cached device memory."""
     gc.collect()
     torch = sys.modules.get("torch")  # without torch there is no device memory
     if torch is not None and torch.cuda.is_initialized():

@@ -1,8 +1,8 @@
-"""The one-line texts of drafters, shapes and rules: one grammar for form, command line, files and links.
+"""Drafters, shapes and rules as one-line texts: one grammar for form, command line, files and links.
 
-A rule is written ``name``, ``name:value``, ``name:value,key=value`` or ``name:key=value,key=value``; its fields are
-those of its specification in the catalogue. ``parse_*`` and ``format_*`` are inverse: ``parse(format(spec)) == spec``.
-Bad text raises :class:`BadInput` with a sentence that names the text and what would be right (design.md "Shapes").
+A rule is written ``name``, ``name:value``, ``name:value,key=value`` or ``name:key=value,key=value``, with the fields of
+its specification in the catalogue. ``parse_*`` and ``format_*`` are inverses: ``parse(format(spec)) == spec``. Bad text
+raises :class:`BadInput` with a sentence that names the text and the right form (design.md "Shapes").
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def format_shape(spec: ShapeSpec) -> str:
 
 
 def sampling_parts(sampling: Sampling) -> dict[str, Any]:
-    """What differs from the default, by name, the temperature aside; allowed sets as text."""
+    """Settings other than the temperature that differ from their defaults, by name; allowed sets as text."""
     default = Sampling()
     values = {name: getattr(sampling, name) for name in Sampling.model_fields if name != "temperature"}
     shown = {name: value for name, value in values.items() if value != getattr(default, name)}
@@ -107,15 +107,15 @@ def sampling_parts(sampling: Sampling) -> dict[str, Any]:
 
 
 def sampling_text(sampling: Sampling) -> str:
-    """Temperature and whatever differs from the default, as ``T=0.7 top_k=20``; ``greedy`` at temperature 0."""
+    """Temperature and all settings that differ from their defaults, as ``T=0.7 top_k=20``; ``greedy`` if greedy."""
     head = "greedy" if sampling.greedy else f"T={repr(sampling.temperature).removesuffix('.0')}"
     return " ".join([head, *(f"{name}={value}" for name, value in sampling_parts(sampling).items())])
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """How a rule is written: the field whose value comes first (empty: none), then its options by name; ``printed`` are
-    those that are printed even where they have their default."""
+    """Written form of a rule: the field whose value comes first (empty: none), then its ``options`` by name;
+    ``printed``: fields that are printed even when they have their default."""
 
     first: str
     options: tuple[str, ...]
@@ -123,7 +123,7 @@ class _Form:
 
 
 def _form(spec: type[Spec]) -> _Form:
-    """The form that follows from a specification: its first required field comes first."""
+    """The written form of a specification: its first required field comes first."""
     names = [name for name in spec.model_fields if name != "kind"]
     required = [name for name in names if spec.model_fields[name].is_required()]
     first = required[0] if required else ""
@@ -158,12 +158,12 @@ def format_rule(spec: RuleSpec) -> str:
 
 
 def rule_text(entry: RuleEntry, values: Values) -> str:
-    """The rule of the catalogue with these form values. Raises BadInput for a value out of its range."""
+    """Text of the catalogue's rule with these form values. Raises BadInput for a value out of its range."""
     return format_rule(valid(lambda: entry.make(values)))
 
 
 def parse_allowed(text: str) -> tuple[AllowedSet, ...]:
-    """Allowed sets in their order: ``top_k=2,min_p=0.1;eta=0.05`` …; nothing is none."""
+    """Allowed sets in order, as ``top_k=2,min_p=0.1;eta=0.05``; empty text means no set."""
     sets = [part for part in text.split(";") if part.strip()]
     return tuple(valid(AllowedSet, **_options(part.strip().split(","), _ALLOWED_FIELDS, text)) for part in sets)
 

@@ -1,7 +1,7 @@
-"""The records of a run: frozen, of plain Python values. No torch here.
+"""Records of a run: frozen, of plain Python values. No torch here.
 
-An engine yields, per request, one :class:`Started`, then :class:`Round` s, then one :class:`Ended`. Counts and seconds
-are recorded; rates are derived in ``core/results/metrics.py`` alone (metrics.md).
+An engine yields, per request, one :class:`Started`, then :class:`Round` records, then one :class:`Ended`. Counts and
+seconds are recorded; rates are derived only in ``core/results/metrics.py`` (metrics.md).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ ROOT = -1
 """Parent of the first candidates: the last committed token."""
 
 Fate = Literal["accepted", "rejected", "unreached", "cut"]
-"""accepted: committed · rejected: tested and failed · unreached: never tested · cut: accepted, but after a stop."""
+"""accepted: committed · rejected: failed its test · unreached: never tested · cut: accepted, but after a stop."""
 
 Source = Literal["correction", "bonus", "none"]
-"""Where a round's last token comes from; none: the round stopped inside its draft."""
+"""Origin of a round's last token; none: the round stopped inside its draft."""
 
 StopReason = Literal[
     "eos",
@@ -38,7 +38,7 @@ TERMINAL: frozenset[RunStatus] = frozenset({"done", "failed", "cancelled", "inte
 
 
 def status_of(reason: StopReason) -> RunStatus:
-    """The status of a run that ended for this reason: ``done`` unless the reason is itself a status."""
+    """Status of a run that ended for this reason: ``done`` unless the reason is itself a status."""
     match reason:
         case "failed" | "cancelled" | "interrupted":
             return reason
@@ -49,8 +49,8 @@ def status_of(reason: StopReason) -> RunStatus:
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One acceptance test. ``p`` and ``q`` are the token's probabilities when it was tested, after the rejection of
-    earlier siblings (for a rule with its own law r*, p is still the target's). Accepted iff ``u < accept_prob``; in a
-    block, the last such candidate is accepted together with all before it."""
+    earlier siblings (for a rule with its own law r*, p is the original target's). Accepted iff ``u < accept_prob``; in
+    a block, the last candidate with ``u < accept_prob`` is accepted with all before it."""
 
     node: int
     token: int
@@ -60,13 +60,13 @@ class Trial:
     u: float
     accepted: bool
     redraw_fallback: bool = False
-    """The target's distribution was used, because the rule's ``draft_in_set`` redraw has no draft mass on A or
-    ``cos_cd``'s p/q^μ is zero everywhere (rules.md §1)."""
+    """The target's distribution was used because the rule's ``draft_in_set`` redraw had no draft mass on A, or because
+    ``cos_cd``'s p/q^μ was zero everywhere (rules.md §1)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The outcome of verifying a draft: the accepted node path, then the token drawn at its end."""
+    """Outcome of verifying a draft: the path of accepted nodes, then the token drawn at its end."""
 
     path: tuple[int, ...]
     next_token: int
@@ -78,10 +78,10 @@ class Verdict:
 class Node:
     """One candidate of a round.
 
-    ``parent`` is a node index or :data:`ROOT`; ``q``: the probability that it was drawn with (1 when deterministic);
-    ``score``: the drafter's own probability; ``p``, ``accept_prob``, ``u``: None when never tested. ``text`` is for
-    display: bytes that are only part of a character appear as ⟨e2⟩. Block verification tests the whole chain, so even
-    its unreached nodes have p, ``accept_prob`` (hᵢ) and u.
+    ``parent`` is a node index or :data:`ROOT`; ``q``: the probability with which the candidate was drawn (1 if
+    deterministic); ``score``: the drafter's own probability; ``p``, ``accept_prob``, ``u``: None if never tested.
+    ``text`` is for display: bytes that are only part of a character appear as ⟨e2⟩. Block verification tests the whole
+    chain, so even its unreached nodes have p, ``accept_prob`` (hᵢ) and u.
     """
 
     token: int
@@ -102,10 +102,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TopToken:
-    """One token of a position's table; ``q`` is None where nothing was drafted (bonus positions).
+    """One token of a position's table; ``q`` is None if nothing was drafted there (bonus positions).
 
-    ``residual``: its probability when the rule redraws; ``induced``: its probability in the rule's law; both exact over
-    the whole vocabulary, None where nothing was tested or distortion was not measured.
+    ``residual``: its probability in a redraw; ``induced``: its probability in the rule's law. Both are exact over the
+    whole vocabulary, and None if nothing was tested or distortion was not measured.
     """
 
     token: int
@@ -120,7 +120,7 @@ class TopToken:
 class Distortion:
     """Distance of the rule's law from the reference law p_ref at one tested position (metrics.md "distortion").
 
-    ``kl``: nats, None where the law leaves p_ref's support; ``escaped_mass``: the law's mass outside that support.
+    ``kl``: nats, None if the law leaves p_ref's support; ``escaped_mass``: the law's mass outside that support.
     ``overshoot``: share of the tested tokens with q > p/ℓ; None for a one-hot q. ``conditional``: the siblings were
     drawn without replacement, so the law is conditional on the tokens tried.
     """
@@ -134,7 +134,7 @@ class Distortion:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The 20 top tokens by max(p, q) after ``node`` (ROOT: after the committed prefix), and the mass of the rest."""
+    """Top 20 tokens by max(p, q) after ``node`` (ROOT: after the committed prefix), and the mass of the rest."""
 
     node: int
     top: tuple[TopToken, ...]
@@ -166,7 +166,7 @@ class Round:
     wall_s: float
     ended_at_s: float
     distortion_s: float | None = None
-    """Time of measuring distortion, in no stage and not in ``wall_s``; None where it was not measured."""
+    """Seconds spent measuring distortion, in no stage and not in ``wall_s``; None if not measured."""
 
     def count(self, fate: Fate) -> int:
         """Number of nodes with this fate, in tokens."""
@@ -190,7 +190,7 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A request's prompt is in the cache. ``prefill_s``: prompt passes of target and draft, seconds."""
+    """Start of a request: its prompt is in the cache. ``prefill_s``: seconds of target's and draft's prompt passes."""
 
     request: int
     prompt_tokens: int
@@ -202,7 +202,7 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A request ended. ``text``: the output after stops cut it; ``error``: a sentence when ``failed``."""
+    """End of a request. ``text``: the output as cut by stops; ``error``: a sentence if ``failed``."""
 
     request: int
     stop_reason: StopReason
@@ -219,8 +219,8 @@ Event = Started | Round | Ended
 def ended_early(
     rounds: Sequence[Round], reason: StopReason, error: str | None = None, *, prefill_s: float = 0.0
 ) -> Ended:
-    """The end of a run that its engine did not end: the text of its whole ``rounds``, and as ``e2e_s`` the end of the
-    last one on the run's own clock, ``prefill_s`` if there is none."""
+    """End of a run that its engine did not end: the text of its whole ``rounds``; ``e2e_s`` is the end of the last
+    round on the run's own clock, or ``prefill_s`` without rounds."""
     return Ended(
         request=rounds[0].request if rounds else 0,
         stop_reason=reason,
@@ -232,7 +232,7 @@ def ended_early(
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """The settings and environment that must be equal for a fair comparison (design.md "Fixed-target fingerprint")."""
+    """Settings and environment that must be equal for a fair comparison (design.md "Fixed-target fingerprint")."""
 
     target: str
     target_hash: str
@@ -256,7 +256,7 @@ class Fingerprint:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Metrics of one run, by metrics.md. Rates with an empty denominator are None. Seconds, tokens, bytes.
+    """Metrics of one run, as defined in metrics.md, in seconds, tokens and bytes. Rates without a denominator are None.
 
     ``speed_up`` is not a field: it needs a matched plain run as well.
     """

@@ -1,4 +1,4 @@
-"""Names of runs: sortable by time of submission, unique across processes (ULID in lower case)."""
+"""Ids of runs: sortable by time of submission, unique across processes (ULID in lower case)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _milliseconds() -> int:
 
 
 class RunIds:
-    """Makes run ids, each greater than the one before even within a millisecond or when the clock steps back.
+    """Generator of run ids, each greater than the one before, even within a millisecond or if the clock steps back.
 
     48 bits of milliseconds since 1970, then 80 random bits; thread-safe.
     """
@@ -37,5 +37,5 @@ class RunIds:
 
 
 def is_run_id(text: str) -> bool:
-    """Whether ``text`` could be a run id: links are user input."""
+    """Whether ``text`` has the form of a run id; ids in links are user input."""
     return len(text) == LENGTH and all(character in _DIGITS for character in text)

@@ -1,4 +1,4 @@
-"""The base of all specifications, and their validation errors as one sentence each."""
+"""Base of all specifications, and their validation errors as one sentence each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sentence(error: ValidationError) -> str:
 
 
 def valid(make: Callable[..., T], **fields: Any) -> T:
-    """Returns ``make(**fields)``. Raises :class:`BadInput` in place of pydantic's ValidationError."""
+    """Return ``make(**fields)``. Raises :class:`BadInput` in place of pydantic's ValidationError."""
     try:
         return make(**fields)
     except ValidationError as error:

@@ -1,7 +1,8 @@
 """Specifications: sampling, stops, drafters, shapes, requests and pairs, frozen and validated. No torch here.
 
-One class per choice, so that only legal combinations exist. The rules' are in ``core/rules/catalogue.py`` and offered
-here as well, so that every specification is imported from one place. p is the target, q the draft.
+One class per choice, so that only legal combinations exist. The specifications of rules are in
+``core/rules/catalogue.py`` and re-exported here, so that every specification has one place to import from. p is the
+target, q the draft.
 """
 
 from __future__ import annotations
@@ -74,10 +75,10 @@ __all__ = [
 ]
 
 GREEDY_BELOW = 1e-5
-"""Temperatures below this decode greedily, in draft, verifier and page alike (rules.md §2)."""
+"""Temperature below which decoding is greedy, in draft, verifier and page alike (rules.md §2)."""
 
 MAX_COUNT = 1_000_000
-"""Largest number of tokens that any setting counts."""
+"""Largest number of tokens that any setting allows."""
 
 MAX_DRAFT_NODES = 256
 """Most candidates that one round may draft."""
@@ -87,10 +88,10 @@ MAX_DRAFT_NODES = 256
 
 
 class Sampling(Spec):
-    """How logits become a distribution (design.md "Sampling"); the defaults leave the softmax unchanged.
+    """Settings that turn logits into a distribution (design.md "Sampling"); the defaults leave the softmax unchanged.
 
-    Temperature, top-k, top-p and penalties shape p and q alike; min-p, η, ε and ``allowed`` truncate p only unless
-    ``truncate_draft`` (rules.md, head).
+    Temperature, top-k, top-p and penalties shape p and q alike; min-p, η, ε and ``allowed`` truncate p only, unless
+    ``truncate_draft`` is set (rules.md, head).
     """
 
     temperature: float = Field(default=1.0, ge=0.0, le=100.0)
@@ -110,7 +111,7 @@ class Sampling(Spec):
 
     @property
     def greedy(self) -> bool:
-        """True when the temperature is below :data:`GREEDY_BELOW`."""
+        """True if the temperature is below :data:`GREEDY_BELOW`."""
         return self.temperature < GREEDY_BELOW
 
 
@@ -131,13 +132,13 @@ class NoDrafter(Spec):
 
 
 class SmallModelDrafter(Spec):
-    """Another model of the same vocabulary drafts (the pair's draft)."""
+    """Drafting with another model of the same vocabulary: the pair's draft."""
 
     kind: Literal["model"] = "model"
 
 
 class PromptLookupDrafter(Spec):
-    """Copies what followed the last occurrence of the current n-gram; deterministic, no model."""
+    """Drafting by copying what followed the last occurrence of the current n-gram; deterministic, no model."""
 
     kind: Literal["prompt_lookup"] = "prompt_lookup"
     min_ngram: int = Field(default=1, ge=1, le=64)
@@ -259,7 +260,7 @@ class Request(Spec):
 
     @property
     def samples_candidates(self) -> bool:
-        """True when candidates are drawn from q; False when they are the drafter's best or copied (deterministic)."""
+        """True if candidates are drawn from q; False if they are deterministic: the drafter's best, or copied."""
         copied = isinstance(self.drafter, PromptLookupDrafter)
         return isinstance(self.shape, ChainShape) and not copied and not self.sampling.greedy
 

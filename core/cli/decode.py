@@ -1,4 +1,4 @@
-"""Decoding without the app: load a pair, iterate the engine, hand every record to a display and, if given, a sink."""
+"""Decoding without the app: load a pair, run the engine, pass every record to a display and, if given, a sink."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from core.types import PairSpec, Request, RunSpec
 
 
 class Display(Protocol):
-    """Shows a batch's records as they come."""
+    """Display of a batch's records as they are yielded."""
 
     def loading(self, message: str, share: float) -> None:
-        """Progress of loading, share in [0, 1]."""
+        """Show the progress of loading; ``share`` in [0, 1]."""
         ...
 
     def started(self, started: Started) -> None:
-        """A request's prompt is in the cache."""
+        """Show that a request's prompt is in the cache."""
         ...
 
     def round(self, one: Round) -> None:
-        """A whole round."""
+        """Show a whole round."""
         ...
 
     def ended(self, ended: Ended, summary: Summary) -> None:
-        """A request is over."""
+        """Show the end of a request."""
         ...
 
 
 def run(spec: PairSpec, requests: Sequence[Request], show: Display, sink: RunSink | None) -> int:
-    """Decode ``requests`` together; the exit code: 0, 1 when one failed, 130 when interrupted.
+    """Decode ``requests`` together; return the exit code: 0, 1 if a request failed, 130 if interrupted.
 
-    An interrupt ends the runs within a round as cancelled; a second one is not held back.
+    A first interrupt ends the runs as cancelled within a round; a second one takes effect at once.
     """
     pair = load_pair(spec, show.loading)
     ids = RunIds()
@@ -83,7 +83,7 @@ def _now() -> datetime:
 
 @contextmanager
 def _interrupts() -> Iterator[list[int]]:
-    """Collects the first interrupt instead of raising it; the second raises as usual."""
+    """Collect the first interrupt instead of raising it; a second one is raised as usual."""
     seen: list[int] = []
     before = signal.getsignal(signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""How a decode looks headless: coloured text in a terminal, or JSON lines."""
+"""Output of headless decoding: coloured text in a terminal, or JSON lines."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from core.lab.losslessness import Verdict
 
 STYLES = {"accepted": "green", "correction": "bold underline blue", "bonus": "magenta", "none": ""}
-"""Colour of each output token by where it came from; corrections are underlined as well."""
+"""Style of an output token by its origin; corrections are underlined as well as coloured."""
 
 FATES: tuple[Fate, ...] = ("accepted", "rejected", "unreached", "cut")
 
@@ -47,22 +47,23 @@ SHOWN = (
 
 
 class JsonLines:
-    """One object per round, then the summary; field names are those of metrics.md. Progress goes to standard error."""
+    """Display that prints one JSON object per round, then the summary, with the field names of metrics.md. Progress
+    goes to standard error."""
 
     def loading(self, message: str, share: float) -> None:
         """Progress on standard error."""
         print(f"{share:4.0%} {message}", file=sys.stderr)
 
     def started(self, started: Started) -> None:
-        """Print nothing: the summary repeats what it holds."""
+        """Print nothing: the summary repeats these fields."""
 
     def round(self, one: Round) -> None:
-        """The round's record with its counts."""
+        """Print the round's record with its counts."""
         counts = {"drafted": one.drafted} | {fate: one.count(fate) for fate in FATES}
         self._write(to_plain(one) | counts)
 
     def ended(self, ended: Ended, summary: Summary) -> None:
-        """The summary, with the request's index and its error."""
+        """Print the summary, with the request's index and its error."""
         self._write({"request": ended.request} | to_plain(summary) | {"error": ended.error})
 
     def _write(self, fields: dict[str, Any]) -> None:
@@ -70,7 +71,7 @@ class JsonLines:
 
 
 class Terminal:
-    """The text as it comes, each token in the colour of its origin, then the metrics."""
+    """Display that prints the text as it is yielded, each token in the colour of its origin, then the metrics."""
 
     def __init__(self) -> None:
         self.console = Console(highlight=False, soft_wrap=True)
@@ -82,20 +83,20 @@ class Terminal:
         self.notes.print(Text(f"{share:4.0%} {message}", style="dim"))
 
     def started(self, started: Started) -> None:
-        """A legend above the first text; texts of a batch are labelled, since they come interleaved."""
+        """Print a legend above the first text. Texts of a batch are labelled, because their rounds alternate."""
         if started.request == 0:
             legend = Text.assemble(("accepted ✓", STYLES["accepted"]), "  ", ("correction ↻", STYLES["correction"]))
             self.console.print(legend.append("  ").append("bonus ★", STYLES["bonus"]))
         self._alone = started.request == 0 and self._alone
 
     def round(self, one: Round) -> None:
-        """The round's text."""
+        """Print the round's text."""
         if not self._alone:
             self.console.print(Text(f"[{one.request}] ", style="dim"), end="")
         self.console.print(coloured(one), end="" if self._alone else "\n")
 
     def ended(self, ended: Ended, summary: Summary) -> None:
-        """The metrics, or the sentence of a failure."""
+        """Print the metrics and, after a failure, its sentence."""
         self.console.print()
         table = Table(title=f"request {ended.request}: {ended.stop_reason}", show_header=False, title_justify="left")
         plain = to_plain(summary)
@@ -109,8 +110,8 @@ class Terminal:
 
 
 def rule_json(one: Emission) -> None:
-    """One rule as a JSON object on standard output: its vectors a token, its divergences in nats against p. ``kl`` is
-    null where the law leaves p's support, and ``escaped_mass`` is how much of it does."""
+    """Print one rule as a JSON object: its vectors by token, its divergences from p in nats. ``kl`` is null if the law
+    leaves p's support; ``escaped_mass`` is the law's mass outside that support."""
     fields = {
         "rule": one.rule,
         "accept": one.accept,
@@ -125,7 +126,7 @@ def rule_json(one: Emission) -> None:
 
 
 def verdict_json(one: Verdict) -> None:
-    """One rule's test as a JSON object on standard output."""
+    """Print one rule's test as a JSON object."""
     fields = {
         "rule": one.rule,
         "follows": one.follows,
@@ -141,7 +142,7 @@ def verdict_json(one: Verdict) -> None:
 
 
 def catalogue_table() -> None:
-    """Every rule of the catalogue on standard output: how it is written, what it accepts and redraws, its source."""
+    """Print every rule of the catalogue: how it is written, what it accepts and redraws, its source."""
     table = Table("rule", "written", "accept", "redraw", "source", box=box.SIMPLE_HEAD)
     for entry in RULES:
         table.add_row(entry.label, entry.usage, entry.accept, entry.redraws, entry.source)
@@ -149,7 +150,7 @@ def catalogue_table() -> None:
 
 
 def rule_table(rows: Sequence[Emission]) -> None:
-    """The table of rules on standard output, six decimals a probability."""
+    """Print the table of rules, with six significant digits per probability."""
     table = Table("rule", "accept", "mass", "residual", "induced", "TV to p", "KL to p, nats", box=box.SIMPLE_HEAD)
     for row in rows:
         vectors = ("  ".join(f"{value:.6g}" for value in part) for part in (row.accept, row.residual, row.induced))
@@ -165,7 +166,7 @@ def _print_wide(table: Table) -> None:
 
 
 def coloured(one: Round) -> Text:
-    """A round's output text, each token in the colour of its origin. Plain rounds stay plain."""
+    """A round's output text, each token in the colour of its origin; text of plain rounds is not coloured."""
     text = Text()
     for i, piece in enumerate(one.committed_text):
         origin = "accepted" if i < one.accepted else one.source
