@@ -1,6 +1,6 @@
 """Runs side by side: signed changes of their metrics against a baseline, and runs grouped by prompt.
 
-The changes are bare differences. Whether they show what the drafting did is a question of matching (``matching.py``).
+Changes are plain differences. Whether they are due to the drafting is a question of matching (``matching.py``).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from core.results.metrics import ROUNDING, ratio
 from core.types import Request, is_lossless
 
 NEGLIGIBLE = 5e-4
-"""Relative changes smaller than this are not judged: they are within the noise of every clock here."""
+"""Relative change below which neither run counts as better: it is within the noise of every clock used here."""
 
 TOTALS = frozenset({"draft_s", "verify_s", "state_s", "other_s", "decode_s", "e2e_s", "distortion_s"})
-"""Seconds of a whole run: less is better only at the same output length."""
+"""Seconds of a whole run, of which fewer are better only at the same output length."""
 
 DISTORTIONS = frozenset({"distortion_kl", "distortion_tv", "escaped_mass"})
 
@@ -26,9 +26,9 @@ DISTORTIONS = frozenset({"distortion_kl", "distortion_tv", "escaped_mass"})
 
 
 def lossy_notices(base: tuple[Request, Fingerprint], run: tuple[Request, Fingerprint]) -> list[str]:
-    """Notices for a comparison with a lossy rule on either side: the law of each (rules.md §1 "matched baseline").
+    """Notices, as sentences, for a comparison in which either run has a lossy rule (rules.md §1 "matched baseline").
 
-    Empty for two lossless runs. Sentences; "the baseline" is ``base``.
+    Empty for two lossless runs.
     """
     (base_request, base_print), (request, print_) = base, run
     lossless, judged = is_lossless(base_request.rule), is_lossless(request.rule)
@@ -62,10 +62,10 @@ def lossy_notices(base: tuple[Request, Fingerprint], run: tuple[Request, Fingerp
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One metric of one run beside the baseline's.
+    """One metric of one run, against the baseline's.
 
-    ``change``: value − baseline, in the metric's unit; ``share``: of the baseline's value, None where that is 0;
-    ``better``: None where the metric has no direction, (next to) nothing changed, or the two can't be judged.
+    ``change``: value − baseline, in the metric's unit; ``share``: change over the baseline's value, None if that is 0;
+    ``better``: None if the metric has no direction, the change is negligible, or the values can't be compared.
     """
 
     value: float | None
@@ -75,16 +75,16 @@ class Change:
 
 
 def measured(name: str, summary: Summary) -> float | None:
-    """A run's value of a metric of the glossary that ``Summary`` holds; rounding's remains of a distortion are 0."""
+    """A run's value of a metric that ``Summary`` holds; a distortion within rounding is 0."""
     value = getattr(summary, name)
     return 0.0 if name in DISTORTIONS and value is not None and value < ROUNDING else value
 
 
 def changes(name: str, summaries: Sequence[Summary], base: int) -> tuple[Change, ...]:
-    """The metric of each run, with its signed change against run number ``base`` (which has none).
+    """The metric of each run, with its signed change against run number ``base`` (which has no change itself).
 
-    A total is judged only at the same output length. Peak memory is compared only as device memory: a process's peak
-    counts every run since it started.
+    A total is better or worse only at the same output length. Peak memory is compared only as device memory: the peak
+    of a process includes every run since it started.
     """
     reference = summaries[base]
     values = [measured(name, summary) for summary in summaries]
@@ -103,7 +103,7 @@ def changes(name: str, summaries: Sequence[Summary], base: int) -> tuple[Change,
 
 
 def changed(name: str, values: Sequence[float | None], base: int) -> tuple[Change, ...]:
-    """As :func:`changes`, of values that are already at hand (a speed-up)."""
+    """Changes as in :func:`changes`, from values computed elsewhere (a speed-up)."""
     return tuple(
         Change(value) if place == base else _change(name, value, values[base]) for place, value in enumerate(values)
     )
@@ -120,8 +120,8 @@ def _change(name: str, value: float | None, reference: float | None) -> Change:
 
 
 def scaled(name: str, values: Sequence[float | None]) -> tuple[float | None, ...]:
-    """Values on a parallel axis from 0 to 1, the better end up (lower-is-better metrics are turned over); equal
-    values are in the middle."""
+    """Values on a parallel axis from 0 to 1, better values higher (lower-is-better metrics are inverted); if all
+    values are equal, they are in the middle."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     turned = GLOSSARY[name].better == "lower"
@@ -140,7 +140,7 @@ def scaled(name: str, values: Sequence[float | None]) -> tuple[float | None, ...
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """What comparing needs of one ended run."""
+    """Parts of an ended run that a comparison needs."""
 
     request: Request
     fingerprint: Fingerprint
@@ -149,8 +149,8 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """The runs of one prompt. ``members``: their numbers; ``changes``: one each, against run number ``base``;
-    ``widest``: the largest relative change among them, None where none can be taken."""
+    """Runs of one prompt. ``members``: their numbers; ``changes``: one per run, against run number ``base``;
+    ``widest``: the largest relative change, None if no run has one."""
 
     prompt_hash: str
     prompt: str
@@ -161,8 +161,8 @@ class PromptRow:
 
 
 def by_prompt(runs: Sequence[Compared], base: int, name: str) -> list[PromptRow]:
-    """Runs grouped by prompt hash, prompts with one run left out; in each group the baseline is the run that is set as
-    run ``base`` is, else its first."""
+    """Runs grouped by prompt hash, without prompts that have one run. The baseline of a group is the run with the same
+    settings as run ``base``, else the group's first."""
     groups: dict[str, list[int]] = {}
     for number, run in enumerate(runs):
         groups.setdefault(run.fingerprint.prompt_hash, []).append(number)
@@ -179,7 +179,7 @@ def by_prompt(runs: Sequence[Compared], base: int, name: str) -> list[PromptRow]
 
 
 def configuration(request: Request) -> Request:
-    """The request without its prompt and seed: what several prompts are decoded with alike."""
+    """The request without its prompt and seed: the settings that runs of several prompts share."""
     return request.model_copy(update={"prompt": "-", "seed": 0})
 
 

@@ -1,4 +1,4 @@
-"""The run that another run should be compared with, derived by one function, with the reason in words."""
+"""Counterparts of a run: the runs that it should be compared with, each with the reason in words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ Kind = Literal["plain", "chain", "tree", "lossless"]
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """``request`` differs from the run's own only in what ``kind`` names; ``reason`` is a sentence for the page."""
+    """Counterpart of a run: ``request`` differs from the run's own only in what ``kind`` names; ``reason`` is a
+    sentence for the page."""
 
     kind: Kind
     request: Request
@@ -34,7 +35,7 @@ class Counterpart:
 
 
 def counterparts(request: Request) -> list[Counterpart]:
-    """Every comparison that makes sense for ``request``: plain decoding of the same target, the other shape at the
+    """Every comparison that makes sense for ``request``: plain decoding of the same target, the other shape with the
     same verification budget, and for a lossy rule its matched baseline (rules.md §1; article, "Compare matched
     workload"). Empty for plain decoding."""
     if isinstance(request.drafter, NoDrafter):
@@ -58,7 +59,7 @@ def _other_shape(request: Request) -> Counterpart | None:
         case TreeShape(topk=1) | ChainShape():
             budget = request.shape.drafted + 1
             if budget < 3 or isinstance(request.rule, Block):
-                return None  # one candidate can't branch, and a block mustn't
+                return None  # a single candidate can't branch, and a block must not
             tree = TreeShape(steps=budget // 2, topk=2, nodes=budget)
             return Counterpart(
                 "tree",
@@ -80,7 +81,7 @@ def _other_shape(request: Request) -> Counterpart | None:
 
 def baseline(request: Request) -> Counterpart:
     """The lossless run that a rule is compared with, and why: under the same allowed set for a truncation rule, under
-    the same sampling for every other (rules.md §1 "matched baseline")."""
+    the same sampling for every other rule (rules.md §1 "matched baseline")."""
     rule, sampling = request.rule, reference_sampling(request)
     name = format_rule(rule)
     match rule:

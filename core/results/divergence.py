@@ -1,4 +1,4 @@
-"""Where two outputs diverge, token by token, and the first differing token of each (ux.md "text diff")."""
+"""Divergence of two outputs, token by token, and the first differing token of each (ux.md "text diff")."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from typing import Literal
 from core.results.traces import Burst
 
 MAX_COMPARED = 2000
-"""Tokens of each output that are aligned after the first difference; aligning takes time with their product."""
+"""Most tokens of each output aligned after the first difference; the time to align grows with the product."""
 
 Where = Literal["both", "base", "other"]
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One emitted token: its id, and the text that it completed ("" while a character is split)."""
+    """One emitted token: its id, and the text that it completed ("" while a character is incomplete)."""
 
     id: int
     text: str
 
     @property
     def shown(self) -> str:
-        """Its text, or its id where it completes none."""
+        """The token's text, or its id if it completes no text."""
         return self.text or f"⟨{self.id}⟩"
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Neighbouring tokens found in both outputs, or in one alone."""
+    """Stretch of consecutive tokens found in both outputs, or in only one."""
 
     where: Where
     tokens: int
@@ -42,9 +42,9 @@ class Stretch:
 class Divergence:
     """Two outputs side by side.
 
-    ``shared``: tokens equal from the start; ``base`` and ``other``: the first token in which they differ, None where
-    that output has ended. ``base_part`` and ``other_part`` are each whole output in stretches. ``aligned``: False when
-    a tail was too long to align (:data:`MAX_COMPARED`), so that it counts as different throughout.
+    ``shared``: number of equal tokens from the start; ``base`` and ``other``: each output's first differing token, None
+    if that output has ended. ``base_part`` and ``other_part``: each whole output in stretches. ``aligned``: False if a
+    tail was longer than :data:`MAX_COMPARED`; the tokens beyond that count as different.
     """
 
     shared: int
@@ -56,7 +56,7 @@ class Divergence:
 
     @property
     def identical(self) -> bool:
-        """Not one token differs."""
+        """Whether no token differs."""
         return self.base is None and self.other is None
 
 
@@ -66,7 +66,7 @@ def emitted(bursts: Iterable[Burst]) -> list[Token]:
 
 
 def diverge(base: Sequence[Token], other: Sequence[Token], *, by_id: bool = True) -> Divergence:
-    """Compare two outputs token by token: by id, or by text where their tokenizers differ."""
+    """Compare two outputs token by token: by id, or by text if their tokenizers differ."""
     left, right = _keys(base, by_id), _keys(other, by_id)
     shared = next((i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
     tail, behind = left[shared:], right[shared:]
@@ -88,7 +88,7 @@ def _keys(tokens: Sequence[Token], by_id: bool) -> tuple[Hashable, ...]:
 
 @lru_cache(maxsize=64)
 def _matches(left: tuple[Hashable, ...], right: tuple[Hashable, ...]) -> tuple[tuple[int, int, int], ...]:
-    """(start in left, start in right, size) of every stretch in both. Kept, since a page asks at each click."""
+    """(start in left, start in right, size) of every common stretch. Cached, since a page calls this at each click."""
     blocks = SequenceMatcher(None, left, right, autojunk=False).get_matching_blocks()
     return tuple((block.a, block.b, block.size) for block in blocks if block.size)
 
@@ -96,7 +96,8 @@ def _matches(left: tuple[Hashable, ...], right: tuple[Hashable, ...]) -> tuple[t
 def _stretches(
     tokens: Sequence[Token], shared: int, same: Sequence[tuple[int, int]], alone: Where
 ) -> tuple[Stretch, ...]:
-    """``tokens`` cut into stretches: ``shared`` from the start, then those of ``same``, given from there on."""
+    """``tokens`` in stretches: the first ``shared`` tokens, then the common stretches ``same`` (starts counted from
+    there) and the tokens between them."""
     found: list[Stretch] = []
     at = 0
     for start, size in [(0, shared), *((shared + begin, size) for begin, size in same), (len(tokens), 0)]:

@@ -1,4 +1,4 @@
-"""The fixed-target fingerprint of a run: what must be equal before two runs are compared (design.md)."""
+"""The fixed-target fingerprint of a run: what must be equal for two runs to be compared (design.md)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ INT8_CACHE_POLICY = "slot cache: committed and scratch regions, float32"
 
 
 def fingerprint(pair: Pair, request: Request) -> Fingerprint:
-    """What this request on this pair will be run with."""
+    """Fingerprint of a run of ``request`` on ``pair``."""
     drafts = pair.draft if isinstance(request.drafter, SmallModelDrafter) else None
     return Fingerprint(
         target=pair.target.name,
@@ -48,7 +48,7 @@ def fingerprint(pair: Pair, request: Request) -> Fingerprint:
 
 
 def drafting_text(request: Request) -> str:
-    """Drafter, shape and whether candidates are sampled or deterministic."""
+    """Drafter and shape, and whether candidates are sampled or deterministic."""
     if isinstance(request.drafter, NoDrafter):
         return "none"
     mode = "sampled" if request.samples_candidates else "deterministic"
@@ -57,7 +57,7 @@ def drafting_text(request: Request) -> str:
 
 
 def device_text(device: torch.device, linears: str = "torch") -> str:
-    """The device's name, how many threads decode, and the layout of the linear layers where it isn't torch's own."""
+    """The device's name; on the CPU also the number of threads and the layout of linear layers if not torch's own."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     packed = "" if linears == "torch" else f", {linears} linears"

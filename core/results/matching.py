@@ -1,4 +1,4 @@
-"""Which runs may be compared like with like, and the plain run that a speed-up needs (design.md "Fingerprint")."""
+"""Matching of runs for like-for-like comparison, and the plain run that a speed-up needs (design.md "Fingerprint")."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, RunSpe
 
 UNDER_TEST = frozenset({"draft", "draft_hash", "drafting", "sampling", "rule"})
 """Fields in which a run may differ from its plain counterpart: they determine how candidates are made, not the
-output's law. ``sampling`` is judged by the reference law, which includes it."""
+output's law. ``sampling`` is compared through the reference law, which includes it."""
 
 TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"})
-"""Fields that identify the target: quantising it or approximating its cache makes another one (article)."""
+"""Fields that identify the target: quantising it or approximating its cache makes it another target (article)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field of two fingerprints that is not equal."""
+    """Field in which two fingerprints differ."""
 
     field: str
     a: str
@@ -35,25 +35,25 @@ def differences(a: Fingerprint, b: Fingerprint) -> list[Difference]:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A run against its baseline. ``tested``: differences in the thing under test; ``confounding``: all others."""
+    """Relation of a run to its baseline. ``tested``: differences in what is under test; ``confounding``: all others."""
 
     tested: tuple[Difference, ...]
     confounding: tuple[Difference, ...]
 
     @property
     def matched(self) -> bool:
-        """Nothing but the thing under test differs."""
+        """Whether only what is under test differs."""
         return not self.confounding
 
     @property
     def other_target(self) -> bool:
-        """The two runs decoded different targets."""
+        """Whether the two runs decoded different targets."""
         return any(difference.field in TARGET_FIELDS for difference in self.confounding)
 
 
 def relation(base: Fingerprint, run: Fingerprint) -> Relation:
-    """The differences between ``base`` and ``run``, library versions one by one. A difference in sampling is under test
-    only while the reference law is the same (a truncation rule and its baseline)."""
+    """Differences between ``base`` and ``run``, with library versions one by one. A difference in sampling is under
+    test only if the reference law is the same (a truncation rule and its baseline)."""
     found = [part for difference in differences(base, run) for part in _parts(difference, base, run)]
     allowed = UNDER_TEST if base.reference_law == run.reference_law else UNDER_TEST - {"sampling"}
     tested = [difference for difference in found if difference.field in allowed]
@@ -69,12 +69,12 @@ def _parts(difference: Difference, base: Fingerprint, run: Fingerprint) -> list[
 
 
 def matched(a: Fingerprint, b: Fingerprint) -> bool:
-    """Whether nothing but the thing under test differs."""
+    """Whether only what is under test differs."""
     return relation(a, b).matched
 
 
 class Outcome(Protocol):
-    """What a measured speed-up needs of a run."""
+    """Parts of a run that a measured speed-up needs."""
 
     @property
     def spec(self) -> RunSpec: ...
@@ -89,7 +89,7 @@ class Outcome(Protocol):
 
 
 def has_speed_up(run: Outcome) -> bool:
-    """Whether a speed-up of ``run`` can be measured at all: it drafts, is done, and its fingerprint is known."""
+    """Whether ``run`` can have a measured speed-up at all: it drafts, is done, and has fingerprint and summary."""
     drafts = not isinstance(run.spec.request.drafter, NoDrafter)
     return drafts and run.status == "done" and run.fingerprint is not None and run.summary is not None
 
@@ -123,10 +123,10 @@ def plain_counterpart(request: Request) -> Request:
 def reference_sampling(request: Request) -> Sampling:
     """Sampling ∪ the rule's allowed set: the law that a lossless run of this request would follow (rules.md §1).
 
-    The rule forms its set on the finished p, so in general it is one more set after all others. Where that is the same
-    as a setting of the library's own it is written as that setting: min-p commutes with top-k, top-p and itself, but
-    not with ε and η, which the library applies after it; η comes last, so a first one can only be the rule's. Greedy
-    decoding has one token in every set.
+    The rule forms its set on the finished p, so in general that set is added after all others. If a setting of the
+    library has the same effect, that setting is used: min-p commutes with top-k, top-p and itself, but not with ε and
+    η, which the library applies later; η is applied last, so the rule's η can be that setting if the request has none.
+    Greedy decoding has one token in every set, so its sampling is unchanged.
     """
     sampling = request.sampling
     if not isinstance(request.rule, TruncationSpec) or sampling.greedy:

@@ -1,6 +1,6 @@
-"""Metrics: one definition each, derived here alone from stored counts and seconds (metrics.md).
+"""Metrics: one definition each, derived only here from stored counts and seconds (metrics.md).
 
-A rate with an empty denominator is None: not 0, not NaN.
+A rate with an empty denominator is None, not 0 or NaN.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import numpy as np
 from core.records import Ended, Round, Started, Summary
 
 ROUNDING = 1e-6
-"""A distortion (KL, TV, escaped mass) below this is rounding. Accept vectors and redraws are float32, 6e-8 relative, so
-the induced law of a lossless rule is off by less than this in all (test_distortion, on a whole vocabulary)."""
+"""Distortion (KL, TV, escaped mass) below which it is rounding error. Accept vectors and redraws are float32, 6e-8
+relative, so the induced law of a lossless rule is off by less than this in total (test_distortion, on a whole
+vocabulary)."""
 
 
 def summarise(started: Started, rounds: Sequence[Round], ended: Ended) -> Summary:
-    """The metrics of one run from its records."""
+    """Metrics of one run, from its records."""
     return Summary(
         prompt_tokens=started.prompt_tokens,
         prefill_s=started.prefill_s,
@@ -34,7 +35,7 @@ def summarise(started: Started, rounds: Sequence[Round], ended: Ended) -> Summar
 
 
 def counts_of(rounds: Sequence[Round]) -> dict[str, Any]:
-    """The fields of a Summary that count tokens, candidates and rounds, and the rates of these counts."""
+    """Fields of a Summary that count tokens, candidates and rounds, and the rates of these counts."""
     output = sum(len(one.committed) for one in rounds)
     drafted = sum(one.drafted for one in rounds)
     accepted = sum(one.accepted for one in rounds)
@@ -58,7 +59,7 @@ def counts_of(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def times_of(rounds: Sequence[Round], ended: Ended) -> dict[str, Any]:
-    """The fields of a Summary that are seconds of stages, latencies and the token rate."""
+    """Fields of a Summary that are seconds of stages, latencies and the token rate."""
     output = sum(len(one.committed) for one in rounds)
     decode_s = sum(one.wall_s for one in rounds)
     emitted_at_s = [one.ended_at_s for one in rounds if one.committed]
@@ -77,7 +78,7 @@ def times_of(rounds: Sequence[Round], ended: Ended) -> dict[str, Any]:
 
 
 def gaps_of(rounds: Sequence[Round]) -> dict[str, Any]:
-    """The token-gap fields of a Summary: over all tokens, and over bursts (the gaps that are not 0)."""
+    """Token-gap fields of a Summary: over all tokens, and over bursts (only the gaps that are not 0)."""
     gaps = token_gaps(rounds)
     bursts = [gap for gap in gaps if gap > 0.0]
     return {
@@ -92,31 +93,31 @@ def gaps_of(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def progress(started: Started, rounds: Sequence[Round]) -> Summary:
-    """The same metrics of a run that still goes on, up to its last whole round; ``stop_reason`` is meaningless yet."""
+    """Metrics of a run in progress, up to its last whole round; ``stop_reason`` has no meaning yet."""
     text = "".join(piece for one in rounds for piece in one.committed_text)
     last_s = rounds[-1].ended_at_s if rounds else started.prefill_s
     return summarise(started, rounds, Ended(started.request, "interrupted", text, last_s))
 
 
 def speed_up(run: Summary, plain: Summary) -> float | None:
-    """Same-target plain decoding time per token over this run's (×); both measured, or None."""
+    """Time per token of plain decoding of the same target over this run's (×); None unless both were measured."""
     if run.tokens_per_second is None or plain.tokens_per_second is None:
         return None
     return ratio(run.tokens_per_second, plain.tokens_per_second)
 
 
 def ratio(numerator: float, denominator: float) -> float | None:
-    """``numerator / denominator``, or None where the denominator is not positive."""
+    """``numerator / denominator``, or None if the denominator is not positive."""
     return numerator / denominator if denominator > 0 else None
 
 
 def percentile(values: Sequence[float], percent: float) -> float | None:
-    """Linear-interpolated percentile, or None of nothing."""
+    """Linearly interpolated percentile, or None without values."""
     return float(np.percentile(values, percent)) if values else None
 
 
 def token_gaps(rounds: Sequence[Round]) -> list[float]:
-    """Seconds between consecutive tokens as emitted: a round's tokens come as a burst, so gap, 0, 0, gap …"""
+    """Seconds between consecutive tokens as emitted. A round's tokens are one burst, so: gap, 0, 0, gap …"""
     gaps: list[float] = []
     previous: float | None = None
     for one in rounds:
@@ -130,9 +131,9 @@ def token_gaps(rounds: Sequence[Round]) -> list[float]:
 
 
 def acceptance_by_position(rounds: Sequence[Round], *, conditional: bool) -> tuple[float | None, ...]:
-    """Acceptance at position i = 1, 2, …: rounds with accepted ≥ i over rounds that drafted ≥ i (vLLM), or, when
-    conditional, over those of them with accepted ≥ i − 1. For a tree, "drafted" is the depth offered."""
-    fared = [(one.depth_offered, one.accepted) for one in rounds]  # once, not once a position: a page asks at each tick
+    """Acceptance at position i = 1, 2, …: rounds with accepted ≥ i over rounds that drafted ≥ i (vLLM), or, if
+    conditional, over those of these rounds with accepted ≥ i − 1. For a tree, "drafted" is the depth offered."""
+    fared = [(one.depth_offered, one.accepted) for one in rounds]  # counted once, not per position: pages call often
     deepest = max((depth for depth, _ in fared), default=0)
     rates = []
     for i in range(1, deepest + 1):
@@ -142,8 +143,8 @@ def acceptance_by_position(rounds: Sequence[Round], *, conditional: bool) -> tup
 
 
 def distortion_of(rounds: Sequence[Round]) -> dict[str, Any]:
-    """The distortion fields of a Summary: means over tested positions, KL over those that have one; overshoot is a
-    share of tested tokens. All None where nothing was measured."""
+    """Distortion fields of a Summary: means over tested positions, for KL over those that have a KL; overshoot is a
+    share of tested tokens. Empty if nothing was measured, so that the fields are None."""
     times = [one.distortion_s for one in rounds if one.distortion_s is not None]
     if not times:
         return {}
@@ -167,12 +168,12 @@ def distortion_of(rounds: Sequence[Round]) -> dict[str, Any]:
 
 
 def mean(values: Sequence[float]) -> float | None:
-    """The arithmetic mean, or None of nothing."""
+    """The arithmetic mean, or None without values."""
     return ratio(sum(values), len(values))
 
 
 def violations(summary: Summary, rounds: Sequence[Round]) -> list[str]:
-    """Conservation laws that a run's records break, as sentences; empty for every sound run (metrics.md)."""
+    """Conservation laws that a run's records violate, as sentences; empty for every sound run (metrics.md)."""
     broken = []
     if sum(len(one.committed) for one in rounds) != summary.output_tokens:
         broken.append("the committed tokens of the rounds are not the output's length")

@@ -1,4 +1,4 @@
-"""Two runs that raced: who is ahead and who came first, each on the clock of its own compute (design.md "Race").
+"""A race of two runs: which lane is ahead and which came first, each on its own compute clock (design.md "Race").
 
 Rounds alternate on the device, so wall time measures neither lane. ``Burst.ended_at_s`` does not advance while the
 other lane computes; two lanes are compared at the same reading of their own clocks.
@@ -16,9 +16,9 @@ from core.results.metrics import ratio
 from core.results.traces import Burst
 
 Phase = Literal["waiting", "running", "passed", "finished", "broken"]
-"""waiting: a lane has no token yet · running: both go on, or the one that goes on has not reached the other's end ·
-passed: one has finished, and the other has computed for longer · finished: both have · broken: a lane ended by an
-error or by hand."""
+"""waiting: a lane has no token yet · running: both decode, or one has finished and the other has computed for less
+time · passed: one has finished, and the other has computed for at least as long · finished: both have finished ·
+broken: a lane failed, was cancelled or was interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,25 +30,25 @@ class Lane:
 
     @property
     def own_s(self) -> float:
-        """Seconds on its own clock at its last burst, prompt included; 0 before the first."""
+        """Seconds on the lane's own clock at its last burst, prompt included; 0 before the first burst."""
         return self.emitted[-1].ended_at_s if self.emitted else 0.0
 
     @property
     def tokens(self) -> int:
-        """Tokens out so far."""
+        """Number of tokens emitted so far."""
         return sum(len(burst.tokens) for burst in self.emitted)
 
     def tokens_by(self, seconds: float) -> int:
-        """Tokens out by this reading of its own clock."""
+        """Number of tokens emitted by this reading of the lane's own clock."""
         count = bisect_right(self.emitted, seconds, key=lambda burst: burst.ended_at_s)
         return sum(len(burst.tokens) for burst in self.emitted[:count])
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Two lanes compared. ``at_s``: the reading of both clocks at which ``tokens`` are compared; ``ahead`` is 0, 1 or
-    None when level. ``first``: who finished sooner on its own clock; ``longer``: how many times as long the other took,
-    where both put out equally many tokens."""
+    """Comparison of two lanes. ``at_s``: the reading of both clocks at which ``tokens`` are compared; ``ahead`` is 0,
+    1 or None if level. ``first``: the lane that finished sooner on its own clock; ``longer``: how many times as long
+    the other lane took, if both emitted equally many tokens."""
 
     phase: Phase
     at_s: float
@@ -59,11 +59,11 @@ class Ranking:
 
 
 def ranking(one: Lane, two: Lane) -> Ranking:
-    """The lanes compared at the latest moment that both clocks have reached."""
+    """Compare the lanes at the latest reading that both clocks have reached."""
     lanes = (one, two)
     at_s = min(one.own_s, two.own_s)
     done = [lane.status == "done" for lane in lanes]
-    if all(done):  # one that came to its end keeps its tokens
+    if all(done):  # the lane that finished first keeps its tokens
         at_s = max(one.own_s, two.own_s)
     elif any(done) and lanes[done.index(False)].own_s >= lanes[done.index(True)].own_s:
         at_s = lanes[done.index(False)].own_s

@@ -1,7 +1,7 @@
 """What a run emitted and when: bursts of tokens, the gaps between them, tokens over time (metrics.md "token gaps").
 
-Series are thinned here for drawing, never on the page: a run of thousands of rounds is a few hundred points, and its
-longest gap is always one of them.
+Series are thinned here for drawing, never on the page: a run of thousands of rounds becomes a few hundred points,
+always including its longest gap.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from core.records import Round, Summary
 from core.results.metrics import ratio
 
 MAX_POINTS = 400
-"""Points of one drawn series."""
+"""Most points of one drawn series."""
 
 STAGES = ("draft_s", "verify_s", "state_s", "other_s")
-"""A round's stages, in the order in which they happen."""
+"""Stages of a round, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What one round committed: token ids, the text each completed, and when, in seconds since the request was
-    accepted."""
+    """Tokens committed by one round: their ids, the text that each completed, and the time in seconds since the
+    request was accepted."""
 
     index: int
     tokens: tuple[int, ...]
@@ -32,9 +32,9 @@ class Burst:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The wait before a burst. ``first``: number of its first token, from 1; ``size``: its tokens, which all came at
-    once; ``gap_s``: seconds since the token before; ``merged``: number of bursts merged into this one, which
-    keeps their longest gap."""
+    """Wait before a burst. ``first``: number of the burst's first token, from 1; ``size``: its tokens, all emitted at
+    once; ``gap_s``: seconds since the token before; ``merged``: number of bursts merged into this gap, the longest of
+    theirs."""
 
     first: int
     size: int
@@ -44,20 +44,20 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Tokens emitted by each moment, a stair from (0 s, 0)."""
+    """Tokens emitted by each moment: a step curve from (0 s, 0)."""
 
     seconds: tuple[float, ...]
     tokens: tuple[int, ...]
 
 
 def bursts(rounds: Iterable[Round]) -> list[Burst]:
-    """The rounds as they were emitted; those that committed nothing are left out."""
+    """Bursts of ``rounds``, without rounds that committed nothing."""
     return [Burst(one.index, one.committed, one.committed_text, one.ended_at_s) for one in rounds if one.committed]
 
 
 def gaps(emitted: Sequence[Burst], most: int = MAX_POINTS) -> list[Gap]:
-    """The gap before every burst but the first (that wait is the time to first token), at most ``most`` of them:
-    neighbours are merged into the one with the longest gap."""
+    """Gaps before every burst but the first (whose wait is the time to first token), at most ``most``: neighbouring
+    gaps are merged into the longest of them."""
     found: list[Gap] = []
     done = 0
     for place, burst in enumerate(emitted):
@@ -74,7 +74,7 @@ def gaps(emitted: Sequence[Burst], most: int = MAX_POINTS) -> list[Gap]:
 
 
 def tokens_over_time(emitted: Sequence[Burst], most: int = MAX_POINTS) -> Curve:
-    """How many tokens were out by when; thinned to about ``most`` points, the last always kept."""
+    """Number of tokens emitted by each moment, thinned to about ``most`` points; the last point is always kept."""
     seconds, tokens, done = [0.0], [0], 0
     width = _width(len(emitted), most)
     for place, burst in enumerate(emitted):
@@ -86,7 +86,7 @@ def tokens_over_time(emitted: Sequence[Burst], most: int = MAX_POINTS) -> Curve:
 
 
 def stages_per_token(summary: Summary) -> dict[str, float | None]:
-    """Seconds of each stage per committed token; they add up to decode time per token. None without tokens."""
+    """Seconds of each stage per committed token, which add up to decode time per token. None without tokens."""
     return {name: ratio(getattr(summary, name), summary.output_tokens) for name in STAGES}
 
 
