@@ -1,4 +1,4 @@
-"""Compare's figures. Values come finished from core; runs differ in letter, symbol and dash as well as in colour."""
+"""Compare's figures. ``core`` computes all values; runs differ in letter, symbol and dash as well as in colour."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ LINE_HEIGHT = 34
 """Height of a bar's line, in pixels."""
 
 SPELT_OUT = 4
-"""With more runs than this the legend has letters alone; the tables above explain them."""
+"""Number of runs above which the legend shows letters alone, explained in the tables above."""
 
 Drawn = tuple[Side, Summary]
 
 
 def parallel(drawn: Sequence[Drawn], ratios: Sequence[float | None]) -> go.Figure | None:
-    """One axis a metric, one line a run, the better end up; a line is broken where its run has no value. None with
-    fewer than two axes on which two runs have one."""
+    """Parallel axes: one axis per metric, one line per run, better values higher; a line has a gap if its run has no
+    value. None with fewer than two axes on which two runs have a value."""
     figure = go.Figure()
     axes: dict[str, list[float | None]] = {"speed_up": list(ratios)}
     axes |= {name: [measured(name, summary) for _, summary in drawn] for name in PER_PROMPT}
@@ -70,7 +70,7 @@ def parallel(drawn: Sequence[Drawn], ratios: Sequence[float | None]) -> go.Figur
 
 
 def stages(drawn: Sequence[Drawn]) -> go.Figure:
-    """Where the time of one committed token goes, a stacked bar a run."""
+    """Stage times per committed token, one stacked bar per run."""
     figure = go.Figure()
     per_token = [stages_per_token(summary) for _, summary in drawn]
     for name, look in palette.STAGES.items():
@@ -94,7 +94,7 @@ def stages(drawn: Sequence[Drawn]) -> go.Figure:
 
 
 def acceptance(drawn: Sequence[Drawn]) -> go.Figure | None:
-    """Acceptance by position, both definitions, side by side. None when nothing was drafted."""
+    """Acceptance by position, both definitions side by side. None if nothing was drafted."""
     figure = make_subplots(
         cols=2, shared_yaxes=True, horizontal_spacing=0.05, subplot_titles=["unconditional", "conditional"]
     )
@@ -125,7 +125,7 @@ def acceptance(drawn: Sequence[Drawn]) -> go.Figure | None:
 
 
 def gaps(drawn: Sequence[tuple[Side, Sequence[Gap]]]) -> go.Figure:
-    """The wait before each burst, at the number of its first token; between two bars tokens came at once."""
+    """Wait before each burst, at the number of its first token; tokens between two bars were emitted at once."""
     figure = make_subplots(rows=len(drawn), shared_xaxes=True, shared_yaxes="all", vertical_spacing=0.3 / len(drawn))  # type: ignore[arg-type]
     for row, (side, found) in enumerate(drawn, start=1):
         figure.add_bar(
@@ -153,7 +153,7 @@ def gaps(drawn: Sequence[tuple[Side, Sequence[Gap]]]) -> go.Figure:
 
 
 def over_time(drawn: Sequence[tuple[Side, Curve]]) -> go.Figure:
-    """Tokens that were out by each moment since the request was accepted."""
+    """Tokens emitted by each moment since the request was accepted."""
     figure = go.Figure()
     for side, curve in drawn:
         figure.add_scatter(
@@ -200,7 +200,7 @@ def _burst(gap: Gap) -> str:
 
 
 def _widths(found: Sequence[Gap]) -> float:
-    """Bars one token wide; wider, so as to be visible, where a bar is several bursts merged."""
+    """Width of the bars: one token, or more if bars are merged bursts, so that they stay visible."""
     return max((2.0 * gap.merged for gap in found if gap.merged > 1), default=0.8)
 
 

@@ -15,13 +15,13 @@ from storage.filters import RunFilter
 CHOSEN, BASELINE, SEARCH = "compare_chosen", "compare_baseline", "compare_search"
 
 OFFERED = 200
-"""Runs in the list to choose from: the newest, or the newest that the search finds."""
+"""Most runs in the list of choices: the newest, or the newest that match the search."""
 
 ENDED = ("done", "cancelled", "failed", "interrupted")
 
 
 def draw(services: Services, link: Link, sides: Sequence[Side]) -> None:
-    """The fields. ``sides`` are the runs of the link that there are."""
+    """Draw the fields. ``sides``: the runs of the link that exist."""
     offered, more = _offered(services, sides)
     st.session_state[CHOSEN] = list(dict.fromkeys(side.run.run_id for side in sides))
     with st.container(key="compare_choice"):
@@ -65,7 +65,7 @@ def _baseline(link: Link, sides: Sequence[Side]) -> None:
 
 
 def _offered(services: Services, sides: Sequence[Side]) -> tuple[dict[str, str], bool]:
-    """Run ids with their labels, the chosen ones first; and whether there are more runs than are offered."""
+    """Run ids with their labels, chosen runs first; and whether there are more runs than offered."""
     chosen = {side.run.run_id: choice_label(side.run.spec, side.run.submitted_at, side.given) for side in sides}
     if services.runs is None:
         return chosen, False
@@ -85,7 +85,7 @@ def _rebase() -> None:
 
 
 def put(runs: Sequence[str], base: str | None) -> None:
-    """Make this the choice, in the address."""
+    """Write this choice into the address."""
     wanted = compare_link.query(runs, base) if runs else {}
     for name in (compare_link.RUNS, compare_link.BASE):
         if name in wanted:

@@ -36,13 +36,13 @@ PER_PROMPT = (
     "tokens_per_second", "tokens_per_round", "path_acceptance", "distortion_kl", "distortion_tv",
     "ttft_s", "tpot_s", "e2e_s", "gap_p95_s",
 )  # fmt: skip
-"""Metrics that the per-prompt table offers; the parallel axes are the same."""
+"""Metrics that the per-prompt table offers, also used for the parallel axes."""
 
 MINUS = "−"
 
 
 def draw(services: Services, sides: Sequence[Side], base: int) -> None:
-    """The table, and why a speed-up is missing where it is."""
+    """Draw the table, and the reason for any missing speed-up."""
     st.html('<h3 class="sl-h">Metrics <small>change against the baseline</small></h3>')
     ratios = speed_ups(services, sides)
     st.html(table.html(sides, rows(sides, base, ratios), base, "Metrics"))
@@ -57,14 +57,14 @@ def draw(services: Services, sides: Sequence[Side], base: int) -> None:
 
 
 def speed_ups(services: Services, sides: Sequence[Side]) -> list[float | None]:
-    """Each run's measured speed-up: against a matched plain run of its session among those compared, else the latest
-    one stored; None where there is none, and for plain runs."""
+    """Each run's measured speed-up against a matched plain run of its session, among the compared runs or else the
+    latest stored; None without such a run, and for plain runs."""
     runs = [side.run for side in sides]
     return [speed_up(services, run, beside=runs) for run in runs]
 
 
 def rows(sides: Sequence[Side], base: int, ratios: Sequence[float | None]) -> list[Row]:
-    """One line a metric; those that no run has a value of are left out."""
+    """One row per metric, without metrics for which no run has a value."""
     summaries = [side.run.summary for side in sides if side.run.summary is not None]
     found: list[Row] = []
     for group, names in GROUPS.items():
@@ -92,7 +92,7 @@ def _direction(better: str | None) -> str:
 
 
 def cell(name: str, change: Change, base: bool = False) -> Cell:
-    """A value and its change; better or worse in words as well as in colour."""
+    """Cell of a value and its change, better or worse in words as well as in colour."""
     text = numbers.metric(name, change.value)
     if base or change.change is None:
         return Cell(text)
@@ -107,7 +107,7 @@ def cell(name: str, change: Change, base: bool = False) -> Cell:
 
 
 def signed(name: str, change: Change) -> str:
-    """The change with its sign: percentage points of a share, a count as it is, all else relative."""
+    """The change with its sign: shares in percentage points, counts as they are, all else relative."""
     assert change.change is not None
     sign = "+" if change.change > 0 else MINUS
     if GLOSSARY[name].unit == "share":

@@ -1,4 +1,4 @@
-"""The same metric, prompt by prompt: which prompts a configuration helps, and which it hurts."""
+"""One metric, prompt by prompt: which prompts a configuration improves, and which it makes worse."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ METRIC, THRESHOLD = "compare_prompt_metric", "compare_prompt_threshold"
 
 
 def draw(sides: Sequence[Side], base: int) -> None:
-    """The table with its metric and its threshold; nothing where no two runs share a prompt."""
+    """Draw the table with its metric and its threshold; nothing if no two runs share a prompt."""
     runs = [side.compared for side in sides]
     known = [run for run in runs if run is not None]
     if len(known) < len(runs) or not by_prompt(known, base, metrics.PER_PROMPT[0]):
@@ -47,7 +47,7 @@ def draw(sides: Sequence[Side], base: int) -> None:
 
 
 def _table(sides: Sequence[Side], runs: Sequence[Compared], rows: Sequence[PromptRow], name: str) -> str:
-    """One line a prompt, one column a configuration (settings without prompt and seed)."""
+    """Table with one row per prompt and one column per configuration (settings without prompt and seed)."""
     columns = list(dict.fromkeys(configuration(runs[n].request) for row in rows for n in row.members))
     heads = []
     for column in columns:

@@ -26,7 +26,7 @@ MEANING = {
 
 
 def draw(sides: Sequence[Side], base: int) -> None:
-    """The table with its switch."""
+    """Draw the table with its switch."""
     with parts.headline("compare_settings_head"):
         st.html('<h3 class="sl-h">Settings</h3>')
         only = st.toggle("Differences only", value=True, key=ONLY, persist_state="session")
@@ -38,7 +38,7 @@ def draw(sides: Sequence[Side], base: int) -> None:
 
 
 def rows(sides: Sequence[Side], base: int, only: bool) -> list[Row]:
-    """Requested settings, then what the run found itself on; ``only``: those in which the runs are not all equal."""
+    """Requested settings, then the run's environment; ``only``: just the rows in which the runs differ."""
     asked = [dict(parts.settings(side.run.spec)) for side in sides]
     had = [_fields(side.run.fingerprint) for side in sides]
     found: list[Row] = []

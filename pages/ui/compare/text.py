@@ -1,4 +1,4 @@
-"""Two outputs beside each other, with the first difference named and the rest marked. Model text stays inert."""
+"""Two outputs side by side, with the first difference named and the others marked. Model text stays inert."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from pages.ui.kit.sides import Side, bursts
 AGAINST = "compare_text_against"
 
 LEAD_CHARACTERS = 1200
-"""Of a long common beginning, this much is shown before the first difference."""
+"""Most characters of a common beginning shown before the first difference."""
 
 LOOKS = {"both": "sl-same", "base": "sl-gone", "other": "sl-new"}
 
 
 def draw(services: Services, sides: Sequence[Side], base: int) -> None:
-    """The baseline's text against another run's."""
+    """Draw the baseline's text beside another run's."""
     with parts.headline("compare_text_head"):
         st.html('<h3 class="sl-h">Text <small>token by token, against the baseline</small></h3>')
         other = _chosen(sides, base)
@@ -71,7 +71,7 @@ def _tokens(services: Services, side: Side) -> list[Token]:
 
 
 def _sentence(found: Divergence, first: Side, second: Side) -> str:
-    """Where the two part."""
+    """Sentence on where the two texts diverge."""
     a, b = first.mark.letter, second.mark.letter
     count = numbers.quantity(found.shared)
     if found.identical:
@@ -115,7 +115,7 @@ def _stretch(stretch: Stretch, first: bool) -> str:
 
 
 def _notices(found: Divergence, first: Side, second: Side) -> None:
-    """Why texts of one seed may part."""
+    """Draw why texts with the same seed may diverge."""
     one, other = first.run.spec.request, second.run.spec.request
     if found.identical or one.prompt != other.prompt:
         return

@@ -26,7 +26,7 @@ SHOWN_HASH = 10
 
 
 def draw(sides: Sequence[Side], base: int) -> None:
-    """The verdict, the runs, and the warnings that apply to the numbers below."""
+    """Draw the verdict, the runs, and the warnings that apply to the numbers below."""
     relations = [_relation(sides[base], side) for side in sides]
     kind, lead, text = verdict(sides, relations, base)
     st.html(f'<div data-verdict="{kind}">{parts.note("info" if kind == "matched" else "warn", text, lead)}</div>')
@@ -38,7 +38,7 @@ def draw(sides: Sequence[Side], base: int) -> None:
 
 
 def verdict(sides: Sequence[Side], relations: Sequence[Relation | None], base: int) -> tuple[str, str, str]:
-    """``matched``, ``differs`` or ``unknown``, and the sentence for it."""
+    """Verdict ``matched``, ``differs`` or ``unknown``, with its mark and sentence."""
     first = sides[base].mark.letter
     others = [(side, found) for place, (side, found) in enumerate(zip(sides, relations, strict=True)) if place != base]
     unknown = [side for side, found in others if found is None]
@@ -79,7 +79,7 @@ def field_name(field: str) -> str:
 
 
 def field_value(field: str, value: str | None) -> str:
-    """A field's value for people: hashes cut short."""
+    """A field's value for display, with hashes shortened."""
     if value is None or value == "None":
         return "none"
     return value[:SHOWN_HASH] if field in HASHED else value
@@ -127,7 +127,7 @@ def _row(side: Side, found: Relation | None, base: bool) -> str:
 
 
 def _warnings(sides: Sequence[Side], base: int) -> list[tuple[str, str]]:
-    """Letters and sentences in order of weight, each once."""
+    """Letters and sentences of the warnings, most important first, each once."""
     found: list[tuple[str, str]] = []
     first = sides[base].compared
     others = [side for place, side in enumerate(sides) if place != base]

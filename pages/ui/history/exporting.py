@@ -1,4 +1,4 @@
-"""Export of the whole matched set: written to a file in the background, then handed over."""
+"""Export of all matching runs: written to a file in the background, then offered as a download."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from storage.export.dictionary import Format, TableName
 from storage.filters import RunFilter
 
 TICK_S = 0.5
-"""How often a file that is being written is asked for its progress, in seconds."""
+"""Seconds between progress updates while a file is being written."""
 
 ASKED = "history_export"
-"""Session state: the export asked for last, with what it was asked for."""
+"""Session state: the last requested export, with its filter and format."""
 
 WHAT: dict[TableName | Literal["all"], str] = {
     "all": "All tables and their data dictionary",
@@ -31,7 +31,7 @@ MIME = {".csv": "text/csv", ".parquet": "application/vnd.apache.parquet", ".zip"
 
 
 def draw(app: Services, asked: RunFilter, count: int) -> None:
-    """The menu that exports all ``count`` runs that ``asked`` finds."""
+    """Draw the menu that exports all ``count`` runs that match ``asked``."""
     if app.exports is None:
         return
     with st.popover("Export", icon=":material/download:"):
@@ -65,7 +65,7 @@ def _choice(asked: RunFilter, count: int) -> None:
 
 
 def _state(export_id: str, ticking: bool) -> None:
-    """The export's progress, its outcome, and the file."""
+    """Draw the export's progress, its outcome, and the file."""
     exports = services().exports
     view = exports.view(export_id) if exports is not None else None
     if exports is None or view is None:

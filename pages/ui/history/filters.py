@@ -1,4 +1,4 @@
-"""History's filter: fields to a :class:`pages.ui.history.link.View`, and that to a storage filter."""
+"""History's filter: from fields to a :class:`pages.ui.history.link.View`, and from the view to a storage filter."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from storage.queries import Facets
 KEY = "history_"
 
 KEPT = ("sort", "descending")
-"""Parts of the view without a field of their own: the table's headings set them."""
+"""Parts of the view without a field, which the table's headings set."""
 
 ARCHIVED_LABELS: dict[Archived, str] = {"no": "In use", "only": "Archived", "all": "In use and archived"}
 
 
 def bar(facets: Facets) -> None:
-    """Draws the fields."""
+    """Draw the fields."""
     st.text_input(
         "Search",
         placeholder="Search name, note, prompt, output or run id",
@@ -52,7 +52,7 @@ def bar(facets: Facets) -> None:
 
 
 def shelf() -> None:
-    """Draws the choice between runs in use and archived ones."""
+    """Draw the choice between runs in use and archived runs."""
     st.selectbox(
         "Shelf",
         ARCHIVED,
@@ -64,7 +64,7 @@ def shelf() -> None:
 
 
 def columns() -> None:
-    """Draws the choice of columns."""
+    """Draw the choice of columns."""
     st.multiselect(
         "Columns",
         list(COLUMNS),
@@ -77,7 +77,7 @@ def columns() -> None:
 
 
 def current() -> View:
-    """The view that the fields ask for now."""
+    """The view that the fields describe now."""
     state = st.session_state
     found: dict[str, Any] = {}
     for field in fields(View):
@@ -90,25 +90,25 @@ def current() -> View:
 
 
 def put(view: View) -> None:
-    """Make the fields ask for ``view``; before they are drawn, or in a callback."""
+    """Set the fields to ``view``; call before they are drawn, or in a callback."""
     for field in fields(View):
         value = getattr(view, field.name)
         st.session_state[KEY + field.name] = list(value) if isinstance(value, tuple) else value
 
 
 def clear() -> None:
-    """Take every condition away; order and columns stay."""
+    """Remove every condition; order and columns stay."""
     now = current()
     put(View(sort=now.sort, descending=now.descending, columns=now.columns))
 
 
 def order_by(sort: str, descending: bool) -> None:
-    """Sort the list by another of its headings."""
+    """Sort the list by another heading."""
     st.session_state[KEY + "sort"], st.session_state[KEY + "descending"] = sort, descending
 
 
 def run_filter(view: View) -> RunFilter:
-    """The runs that the view shows."""
+    """Storage filter for the runs that the view shows."""
     return RunFilter(
         status=view.status or None,
         pair=view.pair or None,
@@ -130,13 +130,13 @@ def _usual_columns() -> None:
 def _facet(label: str, placeholder: str, name: str, options: tuple[str, ...]) -> None:
     chosen = st.session_state.get(KEY + name) or []
     missing = [value for value in chosen if value not in options]
-    # people write tags: an odd character in one shows as what it is
+    # tags are typed by people: invisible characters are made visible
     shown = {value: plain_glyphs(value).replace("␣", " ") for value in [*options, *missing]}
     st.multiselect(label, list(shown), placeholder=placeholder, format_func=lambda value: shown[value], **_key(name))
 
 
 def _midnight(day: date) -> datetime:
-    """The day's beginning in the machine's time zone, as the table shows moments."""
+    """Start of the day in the machine's time zone, which the table uses for moments."""
     return datetime.combine(day, time()).astimezone()
 
 

@@ -1,7 +1,7 @@
-"""What people do with runs that are kept: name, tag and annotate them, put them away and back, delete them for good.
+"""Actions on stored runs: name, tag and annotate them, archive and restore them, delete them for good.
 
-For one run and for many alike. Every change is one call of the store; a refusal is shown where the change was asked
-for.
+They apply to one run or many. Every change is one call of the store; if it is refused, the reason is shown where the
+change was made.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from storage.store import Store
 
 NAMED = 8
-"""Runs that the question before a deletion names; the others are counted."""
+"""Most runs that the question before a deletion lists by name; the others are counted."""
 
 NAME_LENGTH = 80
 DELETED = "history_deleted"
-"""Session state: the number of runs just deleted, to be announced once."""
+"""Session state: number of runs just deleted, to be announced once."""
 
 
 def buttons(app: Services, labels: Mapping[str, Labels], key: str) -> None:
-    """The actions for these runs, in the container at hand. ``key`` is unique to the place."""
+    """Draw the actions for these runs in the current container. ``key``: unique to the place on the page."""
     ids = list(labels)
     if app.keeper is None or not ids:
         return
@@ -56,7 +56,7 @@ def buttons(app: Services, labels: Mapping[str, Labels], key: str) -> None:
 
 @st.dialog("Name, tags and note", icon=":material/edit:")
 def edit(run_id: str) -> None:
-    """One run's labels."""
+    """Dialog to edit one run's labels."""
     app = services()
     now = _labels(app, [run_id]).get(run_id)
     if now is None or app.runs is None:
@@ -67,7 +67,7 @@ def edit(run_id: str) -> None:
     note = st.text_area("Note", now.note or "", height=140, key=f"note_{run_id}")
 
     def save(keeper: Store) -> None:
-        # all of it or nothing: what is refused is so before anything is written
+        # all or nothing: a refusal comes before anything is written
         clean_name(name)
         clean_note(note)
         clean_tags(tags)
@@ -83,7 +83,7 @@ def edit(run_id: str) -> None:
 
 @st.dialog("Tags", icon=":material/sell:")
 def retag(run_ids: Sequence[str]) -> None:
-    """The tags of several runs."""
+    """Dialog to edit the tags of several runs."""
     app = services()
     if app.runs is None:
         return
@@ -102,7 +102,7 @@ def retag(run_ids: Sequence[str]) -> None:
 
 @st.dialog("Delete for good?", icon=":material/delete:")
 def delete(run_ids: Sequence[str]) -> None:
-    """The question before a deletion."""
+    """Dialog with the question before a deletion."""
     app = services()
     found = _labels(app, run_ids)
     if app.runs is None or not found:
@@ -141,7 +141,7 @@ def announce_deletion() -> None:
 
 
 def head(labels: Labels | None, run_id: str, moment: str) -> str:
-    """The heading of an opened run: its name, or its time."""
+    """Heading of an opened run: its name, or its time."""
     name = line(labels.name, NAME_LENGTH) if labels and labels.name else ""
     when = f"Run of {moment}"
     title = f"{escape(name or when)} <small>{escape(f'{when} · ' if name else '')}{escape(run_id)}</small>"
@@ -149,7 +149,7 @@ def head(labels: Labels | None, run_id: str, moment: str) -> str:
 
 
 def written(labels: Labels) -> str:
-    """Tags, the archive's mark and the note as HTML; empty without any."""
+    """Tags, archive mark and note as HTML; empty without any of these."""
     marks = ['<span class="sl-tag sl-shelf">archived</span>'] if labels.archived else []
     marks += [f'<span class="sl-tag">{escape(_shown(tag), quote=True)}</span>' for tag in labels.tags]
     line_ = f'<div class="sl-tags" aria-label="Tags">{"".join(marks)}</div>' if marks else ""
@@ -159,7 +159,7 @@ def written(labels: Labels) -> str:
 
 
 def _lines(text: str) -> str:
-    """A note as escaped HTML: its line breaks stay, other odd characters show."""
+    """A note as escaped HTML: line breaks stay, invisible characters are made visible."""
     return "\n".join(escape(plain_glyphs(each).replace("␣", " "), quote=True) for each in text.split("\n"))
 
 
@@ -182,7 +182,7 @@ def _tag_field(label: str, now: Sequence[str], known: Sequence[str], key: str) -
 
 
 def _decide(label: str, do: Callable[[Store], None], disabled: bool = False) -> None:
-    """The button that does it and the one that cancels; the reason for a refusal is shown above them."""
+    """Draw the button that calls ``do`` and the button that cancels; the reason for a refusal is shown above them."""
     keeper = services().keeper
     refused = st.empty()
     with st.container(horizontal=True, horizontal_alignment="right", key="decide"):

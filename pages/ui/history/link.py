@@ -1,6 +1,6 @@
-"""What History shows as a link: search, filters, sort, columns and archived runs as query parameters.
+"""Links to a view of History: search, filters, sort, columns and archived runs as query parameters.
 
-Links are user input: what can't be followed is left out and reported. Defaults are left out of links.
+Links are user input: invalid parts are ignored and reported. Links leave out defaults.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ MAX_VALUES = 50
 """Most values of one filter."""
 
 EARLIEST, LATEST = date(2000, 1, 1), date(2099, 12, 31)
-"""The first and the last day that can be asked for."""
+"""First and last day that a filter accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What the list shows. ``columns`` by the names of :data:`pages.ui.history.tables.COLUMNS`, in order."""
+    """View of the list. ``columns``: names from :data:`pages.ui.history.tables.COLUMNS`, in order."""
 
     text: str = ""
     status: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ NAMES = ("q", *LISTS, *DAYS, "archived", "sort", "order", "columns")
 
 
 def query(view: View) -> dict[str, list[str]]:
-    """The view as query parameters; empty for the usual one."""
+    """The view as query parameters; empty for the default view."""
     found: dict[str, list[str]] = {}
     if view.text:
         found["q"] = [view.text]
@@ -80,7 +80,7 @@ def query(view: View) -> dict[str, list[str]]:
 
 
 def read(asked: Mapping[str, Sequence[str]]) -> tuple[View, list[str]]:
-    """The view that the parameters ask for, and the parts that had to be left out, each as the end of a sentence."""
+    """The view that the parameters describe, and the ignored parts, each as the end of a sentence."""
     wrong: list[str] = []
     made = {field.name: getattr(USUAL, field.name) for field in fields(View)}
     made["text"] = _text(asked, wrong)

@@ -1,4 +1,4 @@
-"""Replay: a stored run round by round, drawn by the very functions that draw a run while it decodes. No model."""
+"""Replay: a stored run round by round, drawn by the same functions as a run while it decodes. No model is needed."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from pages.ui.kit.services import Services, services
 from pages.ui.rounds import run_view, trees
 
 TICK_S = 0.25
-"""How often a replay that plays is drawn, in seconds."""
+"""Seconds between redraws while a replay plays."""
 
 RECORDED = {"×¼": 0.25, "×1": 1.0, "×4": 4.0}
-"""Speeds in recorded time."""
+"""Speeds relative to recorded time."""
 
 ROUNDS = {"1/s": 1.0, "5/s": 5.0, "20/s": 20.0, "100/s": 100.0}
-"""Speeds in rounds a second."""
+"""Speeds in rounds per second."""
 
 SPEEDS = {
     **{name: f"Recorded time {name}" for name in RECORDED},
@@ -31,7 +31,7 @@ SPEED = "replay_speed"
 
 
 def draw(run: Shown) -> None:
-    """The controls, and the run as it was at the chosen round."""
+    """Draw the controls, and the run as it was at the chosen round."""
     playing = _playing_since(run.run_id) is not None
     st.fragment(_playing, run_every=TICK_S if playing else None)(run.run_id, playing)
 
@@ -54,7 +54,7 @@ def _playing(run_id: str, ticking: bool) -> None:
 
 
 def _scene(app: Services, run: Shown, reel: Tape, count: int) -> None:
-    """The run as a page showed it when ``count`` rounds were over."""
+    """Draw the run as it looked after ``count`` rounds."""
     then = reel.shown(run, count, moving=_playing_since(run.run_id) is not None)
     st.html(_line(run, reel, count))
     start = max(0, count - run_view.TEXT_ROUNDS)
@@ -151,7 +151,7 @@ def _place(run_id: str) -> int:
 
 
 def _playing_since(run_id: str) -> tuple[float, int] | None:
-    """When playing began (seconds of the monotonic clock) and at which round; None while it does not play."""
+    """Start of playing (seconds of the monotonic clock) and the round at that time; None unless playing."""
     return st.session_state.get(_since_key(run_id))
 
 
@@ -170,13 +170,13 @@ def _pause(run_id: str) -> None:
 
 
 def _restart(run_id: str, reel: Tape) -> None:
-    """Go on from here at another speed."""
+    """Continue from the current round at another speed."""
     if _playing_since(run_id):
         _play(run_id, reel)
 
 
 def _advance(run_id: str, reel: Tape) -> None:
-    """Move to the round that the clock has reached; playing ends at the last. A slow page skips rounds."""
+    """Move to the round that the clock has reached; playing ends at the last round. A slow page skips rounds."""
     playing = _playing_since(run_id)
     place = min(_place(run_id), len(reel))
     if playing is not None:
@@ -188,7 +188,7 @@ def _advance(run_id: str, reel: Tape) -> None:
 
 
 def reached(reel: Tape, begun_at: int, for_s: float, speed: str) -> int:
-    """The rounds that are over after playing for ``for_s`` seconds from round ``begun_at`` on."""
+    """Number of rounds that are over after playing for ``for_s`` seconds from round ``begun_at``."""
     if speed in ROUNDS:
         return min(len(reel), begun_at + int(for_s * ROUNDS[speed]))
     return max(begun_at, reel.at(reel.time_s(begun_at) + for_s * RECORDED[speed]))

@@ -1,4 +1,4 @@
-"""History's list: filter, order and columns from the address, the runs, and what is done with those selected."""
+"""History's list: filter, order and columns from the address, the runs, and actions on selected runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PAGE = 25
 """Runs on one page of the table."""
 
 TICK_S, REST_S = 2.0, 10.0
-"""How often the rows in view are read again while something is decoding here, and otherwise, in seconds."""
+"""Seconds between reads of the rows in view, while a run is decoding here and otherwise."""
 
 MAX_SELECTED = 1_000
 """Most runs selected at once."""
@@ -32,7 +32,7 @@ _COPY = Path(__file__).with_name("copy_link.js").read_text(encoding="utf-8")
 
 
 def draw(app: Services, runs: Runs) -> None:
-    """The whole list."""
+    """Draw the whole list."""
     wrong = _arrive()
     labelling.announce_deletion()
     filters.bar(runs.facets())
@@ -66,12 +66,12 @@ def draw(app: Services, runs: Runs) -> None:
 
 
 def _arrive() -> list[str]:
-    """Set the fields from the address where it has changed; the parts of it that could not be followed.
+    """Set the fields from the address if it has changed; return its invalid parts.
 
-    On the way back from another page the address is empty and the fields are as they were left: they stay.
+    On return from another page the address is empty and the fields keep their values.
     """
     asked = {name: st.query_params.get_all(name) for name in link.NAMES if name in st.query_params}
-    here = REFRESH in st.session_state  # a button's state goes when another page is drawn
+    here = REFRESH in st.session_state  # a button's state is lost when another page is drawn
     if asked == st.session_state.get(WRITTEN) or (not asked and not here):
         return []
     view, wrong = link.read(asked)
@@ -91,7 +91,7 @@ def _write(view: View) -> None:
 
 
 def _copy_button() -> None:
-    """The button that copies the address; where a browser forbids copying, it shows the address."""
+    """Draw the button that copies the address, or shows it in a browser that forbids copying."""
     _copy_component()(
         key="history_copy",
         data={"tip": "Copy a link to this search, its filters, order and columns."},
@@ -108,7 +108,7 @@ def _copy_component() -> Any:
 
 
 def _rows(view: View, found: DeltaGenerator) -> None:
-    """The page of rows that is chosen, read again at every tick; ``found`` shows their number."""
+    """Draw the chosen page of rows, read again at every tick; ``found`` shows the number of runs."""
     runs = services().runs
     if runs is None:
         return
@@ -144,7 +144,7 @@ def _count(found: DeltaGenerator, count: int) -> None:
 
 
 def _nothing(runs: Runs, view: View) -> None:
-    """No run matches, or there is none at all."""
+    """Draw the empty state: no run matches, or there are no runs at all."""
     if runs.count(RunFilter(archived=None)):
         more = " Archived ones are on another shelf." if view.archived == "no" else ""
         st.html(parts.empty("No run matches", f"Loosen the filter to see more runs.{more}"))
@@ -158,17 +158,17 @@ def _nothing(runs: Runs, view: View) -> None:
 
 
 def selection() -> list[str]:
-    """The selected runs, in the order in which they were selected."""
+    """Selected runs, in the order of selection."""
     return list(st.session_state.get(SELECTED, ()))
 
 
 def select(run_ids: Sequence[str]) -> None:
-    """Make these the selected runs, at most :data:`MAX_SELECTED`."""
+    """Select these runs, at most :data:`MAX_SELECTED`."""
     st.session_state[SELECTED] = list(dict.fromkeys(run_ids))[:MAX_SELECTED]
 
 
 def _selection(app: Services, runs: Runs, asked: RunFilter, count: int) -> None:
-    """The actions for the selected runs; runs deleted meanwhile leave the selection."""
+    """Draw the actions for the selected runs; runs deleted meanwhile are removed from the selection."""
     chosen = selection()
     if not chosen:
         return

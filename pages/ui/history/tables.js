@@ -8,7 +8,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
   const make = (tag, cls, text) => { const e = document.createElement(tag); if (cls) e.className = cls; if (text !== undefined) e.textContent = text; return e; };
   const table = make('table'), head = make('thead'), top = make('tr'), body = make('tbody');
   const tick = (label, at, on) => { const box = make('input'); box.type = 'checkbox'; box.checked = on; box.dataset.at = at; box.setAttribute('aria-label', label); box.title = label; return box; };
-  // The ids of all ticked rows in view are sent, not the change: a click that overtakes another loses nothing.
+  // All ticked ids in view are sent, not just the change, so that clicks in quick succession lose nothing.
   const send = () => host.send('select', [...body.querySelectorAll('input:checked')].map((box) => box.dataset.run));
   const all = tick('Select all runs in view', 'all', data.rows.length > 0 && data.rows.every((r) => r.selected));
   all.indeterminate = !all.checked && data.rows.some((r) => r.selected);

@@ -1,8 +1,8 @@
-"""The table of runs: rows for the eye and a small component that sorts, selects and opens by click or key.
+"""The table of runs: its rows, and a small component that sorts, selects and opens by click or key.
 
-Streamlit's own table sorts only the rows in view and names a row by its place; this one sends back the column to sort
-by (in SQL, over every run) and ids of runs: a selection stays with its runs when rows move. Its script writes text
-with ``textContent`` alone.
+Streamlit's own table sorts only the rows in view and identifies a row by its position; this table reports the column to
+sort by (in SQL, over every run) and run ids, so a selection stays with its runs when rows move. Its script writes text
+only with ``textContent``.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ TAGS_SHOWN = 3
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column. ``sort``: what it sorts by, None when it can't; ``extra`` ones are left out where there is little
-    room, unless they were chosen."""
+    """One column. ``sort``: the sort key, None if it can't be sorted; ``extra``: left out on narrow screens unless
+    chosen."""
 
     label: str
     sort: str | None
@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Clicked:
-    """Clicks in the table: the heading to sort by, the run to open, the runs selected among those in view."""
+    """Clicks in the table: the heading to sort by, the run to open, and the selected runs among the rows in view."""
 
     sort: str | None = None
     open: str | None = None
@@ -60,7 +60,7 @@ def _metric(name: str, write: Callable[[Any], str], extra: bool = False) -> Colu
 
 
 def line(text: str, length: int) -> str:
-    """The beginning of a text on one line, odd characters made visible; not escaped."""
+    """The start of a text on one line, with invisible characters made visible; not escaped."""
     flat = " ".join(text.split())
     return plain_glyphs(flat[:length]).replace("␣", " ") + ("…" if len(flat) > length else "")
 
@@ -125,16 +125,16 @@ COLUMNS: dict[str, Column] = {
     "run_id": Column("Run id", "run_id", lambda run: run.run_id),
     "session": Column("Session", None, lambda run: run.session, "The app process that took the run."),
 }
-"""Every column there is, by the name that links use."""
+"""All columns, by their names in links."""
 
 DEFAULT: tuple[str, ...] = tuple(COLUMNS)[: tuple(COLUMNS).index("name")]
-"""The columns shown unless others are chosen, in order."""
+"""Columns shown by default, in order."""
 
 SORTS = frozenset(column.sort for column in COLUMNS.values() if column.sort)
-"""What lists can be sorted by from this table."""
+"""Sort keys that this table offers."""
 
 ASCENDING_FIRST = frozenset({"pair", "prompt", "drafter", "shape", "rule", "name", "status", "stop_reason"})
-"""Headings whose first click sorts upwards: texts."""
+"""Headings of texts, whose first click sorts in ascending order."""
 
 _SCRIPT = Path(__file__).with_name("tables.js").read_text(encoding="utf-8")
 
@@ -147,7 +147,7 @@ def _component() -> Any:
 def runs_table(
     runs: Sequence[StoredRun], sort: str, descending: bool, columns: Sequence[str], selected: Collection[str]
 ) -> Clicked:
-    """Draws the table with these columns, the runs ``selected`` ticked; returns the clicks since."""
+    """Draw the table with these columns, with the ``selected`` runs ticked; return the clicks since the last call."""
     chosen = [(name, COLUMNS[name]) for name in columns]
     usual = tuple(columns) == DEFAULT
     result = _component()(

@@ -1,4 +1,4 @@
-"""A stored run's rounds as a replay needs them: the run's state after each, and its time."""
+"""A stored run's rounds for a replay: the run's state after each round, and the round's time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pages.ui.kit.runs import Shown, rounds
 from pages.ui.kit.services import Services
 
 KEEP = 2
-"""Tapes kept in memory: people go back and forth within one run and between two."""
+"""Tapes kept in memory: people go back and forth within a run and between two runs."""
 
 STRETCH = 500
 """Rounds read at once."""
@@ -30,19 +30,19 @@ class Tape:
 
     @property
     def begins_s(self) -> float:
-        """When the replay begins: the first round's beginning, in seconds since the request was accepted."""
+        """Start of the replay: the start of the first round, in seconds since the request was accepted."""
         return max(0.0, self.rounds[0].ended_at_s - self.rounds[0].wall_s) if self.rounds else 0.0
 
     def time_s(self, count: int) -> float:
-        """When round ``count`` (the first is 1) was over; for 0 when the replay begins."""
+        """End of round ``count`` (the first is 1), in the same seconds; for 0 the start of the replay."""
         return self.rounds[count - 1].ended_at_s if count else self.begins_s
 
     def at(self, time_s: float) -> int:
-        """How many rounds were over by then."""
+        """Number of rounds that were over by ``time_s``."""
         return bisect_right(self.rounds, time_s, key=lambda one: one.ended_at_s)
 
     def shown(self, run: Shown, count: int, moving: bool = False) -> Shown:
-        """The run as a page showed it when ``count`` of its rounds were over; unless ``moving``, as if paused there."""
+        """The run as it looked after ``count`` of its rounds; unless ``moving``, as if paused there."""
         if run.summary is None:
             return replace(run, status="running", total=0, paused=not moving)
         started = Started(0, run.summary.prompt_tokens, run.summary.prefill_s)
@@ -57,7 +57,7 @@ def of_run(services: Services, run: Shown) -> Tape:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Source:
-    """Where a tape comes from. Equal for the same run of the same store, so that the memory below finds it."""
+    """Source of a tape; equal for the same run of the same store, so that it can be a cache key."""
 
     services: Services
     run: Shown

@@ -1,4 +1,4 @@
-"""Plotly figures. Values come finished from ``core.results.metrics``; nothing of a model's text enters a figure."""
+"""Plotly figures. ``core.results.metrics`` computes all values; no model text enters a figure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from core.results.glossary import GLOSSARY
 from pages.ui.kit import numbers, palette
 
 PATTERNS = {"draft_s": "", "verify_s": "/", "state_s": "x", "other_s": "."}
-"""Stages differ by hatching as well as by colour."""
+"""Hatching by stage, in addition to colour."""
 
 HATCH = {"fillmode": "overlay", "fgcolor": "rgba(0,0,0,.4)", "size": 5, "solidity": 0.15}
 
 
 def stage_times(summary: Summary) -> go.Figure:
-    """Where the rounds' time went: draft, verify, state and other, one stacked bar in seconds."""
+    """Stage times of a run: draft, verify, state and other, as one stacked bar in seconds."""
     figure = go.Figure()
     for name, look in palette.STAGES.items():
         value = getattr(summary, name)

@@ -13,9 +13,9 @@ RUNS, BASE = "runs", "base"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The runs that a link names, in order, a run perhaps twice; ``base`` is one of them, None without runs.
+    """Choice of a link: its runs in order, possibly with repeats; ``base`` is one of them, None without runs.
 
-    ``refused``: how many of its entries are no run ids; ``left_out``: how many were too many.
+    ``refused``: number of entries that are not run ids; ``left_out``: number of entries beyond the limit.
     """
 
     runs: tuple[str, ...]
@@ -25,14 +25,14 @@ class Link:
 
 
 def read(runs: str | None, base: str | None) -> Link:
-    """The link's choice; whatever is not a run id is dropped and counted."""
+    """The link's choice; entries that are not run ids are dropped and counted."""
     asked = [part.strip() for part in (runs or "").split(",") if part.strip()]
     good = [part for part in asked if valid_id(part)]
     return make(good[:MOST], base, refused=len(asked) - len(good), left_out=max(0, len(good) - MOST))
 
 
 def make(runs: Sequence[str], base: str | None, refused: int = 0, left_out: int = 0) -> Link:
-    """A choice; a baseline that is not among the runs becomes the first."""
+    """A choice of runs; a baseline that is not among them is replaced by the first run."""
     return Link(tuple(runs), base if base in runs else next(iter(runs), None), refused, left_out)
 
 

@@ -1,7 +1,7 @@
 """Model text made visible and inert: white space and control characters as glyphs, markup escaped.
 
-Model output is untrusted: it may hold tags, bidirectional overrides, zero-width characters and lone surrogates. Nothing
-of it reaches the page except through :func:`chip_text` and :func:`flow_text`.
+Model output is untrusted: it may hold tags, bidirectional overrides, zero-width characters and lone surrogates. It
+reaches the page only through :func:`chip_text` and :func:`flow_text`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import unicodedata
 from html import escape
 
 SPACE, NEWLINE, TAB = "␣", "⏎", "⇥"
-"""The open box, since few fonts have U+2420, the letters SP."""
+"""Glyphs of white space. The space is an open box, since few fonts have U+2420 (the letters SP)."""
 ZERO_WIDTH_JOINER = "\u200d"
 
 
@@ -20,15 +20,15 @@ def chip_text(text: str) -> str:
 
 
 def plain_glyphs(text: str) -> str:
-    """As :func:`chip_text` but not escaped, for places that take text and not HTML."""
+    """Text as from :func:`chip_text` but not escaped, for places that take text rather than HTML."""
     return "".join(_glyph(char) for char in text)
 
 
 def flow_text(text: str) -> str:
-    """Running text as escaped HTML for ``white-space: pre-wrap``: words flow, odd characters show as glyphs.
+    """Running text as escaped HTML for ``white-space: pre-wrap``, with invisible characters as glyphs.
 
-    Ordinary spaces stay spaces; a line break shows its glyph and breaks. A zero-width joiner stays, since it holds
-    emoji together.
+    Ordinary spaces stay spaces; a line break shows its glyph and breaks. A zero-width joiner stays, since it joins
+    emoji.
     """
     parts = []
     for char in text:

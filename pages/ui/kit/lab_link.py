@@ -1,5 +1,5 @@
-"""What the rule lab shows, as a link: ``?preset=article``, ``?p=.5,.3,.2&q=.6,.1,.3``, or
-``?run=…&round=3&at=-1`` for a stored position; ``rule`` and ``tab`` beside it. Links are user input."""
+"""Links to what the rule lab shows: ``?preset=article``, ``?p=.5,.3,.2&q=.6,.1,.3``, or ``?run=…&round=3&at=-1`` for a
+stored position, with optional ``rule`` and ``tab``. Links are user input."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Stored:
 
 
 def read(query: Mapping[str, str]) -> str | LabPair | Stored | None:
-    """A preset's name, a pair, a stored position, or None when the link names nothing.
+    """A preset's name, a pair, a stored position, or None if the link names nothing.
 
-    Raises BadInput with a sentence for what can't be read.
+    Raises BadInput, with a sentence, for a value that can't be read.
     """
     if "run" in query:
         run_id = valid_id(query["run"])
@@ -59,7 +59,7 @@ def query(shown: str | LabPair | Stored) -> dict[str, str]:
 
 
 def numbers_of(text: str, name: str) -> tuple[float, ...]:
-    """Comma- or space-separated numbers a person typed. Raises BadInput naming the first that is none."""
+    """Numbers typed by a person, separated by commas or spaces. Raises BadInput naming the first that is no number."""
     return _numbers(name, text.replace(" ", ",") if "," not in text else text)
 
 

@@ -1,5 +1,5 @@
-"""Sentences that several pages show: what "lossless" promises and what it does not (article), and what a lossy rule or
-an untrained exit does."""
+"""Sentences shown on several pages: what "lossless" guarantees and what it does not (article), and the effect of a
+lossy rule or an untrained exit."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ LEADS = {SAME_SEED: "Same seed.", PRECISION: "Precision.", OTHER_TARGET: "Anothe
 
 
 def show(*notices: str) -> None:
-    """The notices as notes of the page."""
+    """Draw the notices as notes of the page."""
     for text in notices:
         st.html(parts.note("info", text, LEADS.get(text, "")))
 
 
 def folded() -> None:
-    """All of them, behind one line: for pages on which nothing has yet been compared."""
+    """Draw all notices, folded behind one line, for pages on which nothing has been compared yet."""
     with st.expander("What lossless promises, and what not"):
         show(SAME_SEED, PRECISION, OTHER_TARGET)

@@ -1,4 +1,4 @@
-"""Numbers as people read them. Formatting only: every value comes finished from ``core``."""
+"""Numbers formatted for people. Formatting only: ``core`` computes every value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BYTES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def probability(value: float | None) -> str:
-    """A probability with three decimals; tiny ones keep their magnitude, so that 0 means 0."""
+    """A probability with three decimals; a tiny probability keeps its magnitude, so that 0 means 0."""
     if value is None:
         return NOTHING
     if value == 0 or value == 1:
@@ -32,14 +32,14 @@ def rate(value: float | None) -> str:
 
 
 def quantity(value: float | int | None, digits: int = 2) -> str:
-    """A count (thousands apart) or a mean (``digits`` decimals)."""
+    """A count (with thousands separators) or a mean (``digits`` decimals)."""
     if value is None:
         return NOTHING
     return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
 
 
 def nats(value: float | None) -> str:
-    """A divergence with three decimals; tiny ones keep their magnitude, and what rounding leaves is ``≈ 0``."""
+    """A divergence with three decimals; a tiny divergence keeps its magnitude, and rounding error is ``≈ 0``."""
     if value is None:
         return NOTHING
     if value < ROUNDING:
@@ -48,7 +48,7 @@ def nats(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """A duration with the unit that suits it: ``830 µs``, ``41.2 ms``, ``3.21 s``, ``2 min 05 s``."""
+    """A duration in a suitable unit: ``830 µs``, ``41.2 ms``, ``3.21 s``, ``2 min 05 s``."""
     if value is None:
         return NOTHING
     if value == 0:
@@ -75,7 +75,7 @@ def size(value: int | None) -> str:
 
 
 def parameters(value: int | None) -> str:
-    """A model's size in numbers: ``134.5 M``, ``7.62 B``."""
+    """A model's number of parameters: ``134.5 M``, ``7.62 B``."""
     if value is None:
         return NOTHING
     for unit, name in ((10**9, "B"), (10**6, "M"), (10**3, "K")):
@@ -90,11 +90,11 @@ def ratio(value: float | None) -> str:
 
 
 OWN_UNIT = frozenset({"s", "bytes", "×", "share", ""})
-"""Units that a formatted value already carries."""
+"""Units that a formatted value already includes."""
 
 
 def metric(name: str, value: float | None) -> str:
-    """The value of a metric of the glossary, formatted by the metric's unit."""
+    """A value of a metric of the glossary, formatted by the metric's unit."""
     unit = GLOSSARY[name].unit
     if unit == "s":
         return seconds(value)
@@ -110,7 +110,7 @@ def metric(name: str, value: float | None) -> str:
 
 
 def unit_beside(metric: Metric) -> str:
-    """The unit to write beside the metric's label; empty where its value or its label already names the unit."""
+    """The unit to write beside the metric's label; empty if value or label already names the unit."""
     return "" if metric.unit in OWN_UNIT or metric.unit in metric.label.lower() else metric.unit
 
 
@@ -120,12 +120,12 @@ def moment(value: datetime | None) -> str:
 
 
 def elapsed(start: datetime | None, end: datetime | None) -> str:
-    """Wall time between two instants; up to now while the end is open."""
+    """Wall time between two instants, or from ``start`` until now without an ``end``."""
     if start is None:
         return NOTHING
     return seconds(max(0.0, (aware(end or datetime.now(UTC)) - aware(start)).total_seconds()))
 
 
 def aware(value: datetime) -> datetime:
-    """The instant with a time zone; naive ones are UTC."""
+    """The instant with a time zone; a naive instant is taken as UTC."""
     return value if value.tzinfo else value.replace(tzinfo=UTC)

@@ -1,7 +1,8 @@
 """One palette for chips, trees and charts: each state is a colour *and* a mark *and* a word (ux.md).
 
-Colours are Okabe–Ito, which stay apart for colour-blind readers. They fill at :data:`TINT` strength only; text on them
-is the theme's ink, so that contrast is at least 4.5:1 in both themes (``tests/pages/test_palette.py`` measures it).
+Colours are Okabe–Ito, which colour-blind readers can tell apart. Fills use them only at :data:`TINT` strength; text on
+them has the theme's ink, so that contrast is at least 4.5:1 in both themes (measured in
+``tests/pages/test_palette.py``).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ ThemeName = Literal["light", "dark"]
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """Page colours of one theme; those that ``.streamlit/config.toml`` sets too are equal there (a test compares).
+    """Page colours of one theme; colours also set in ``.streamlit/config.toml`` are equal (a test compares them).
 
     ``soft``: secondary text; ``twig``: lines of trees; ``dot``: candidates of a preview.
     """
@@ -56,16 +57,16 @@ THEMES: dict[ThemeName, Theme] = {
 }
 
 TINT: dict[ThemeName, float] = {"light": 0.17, "dark": 0.34}
-"""Share of a state's colour in its chip's background; the rest is the page."""
+"""Share of a state's colour in its chip's background; the rest is the page's colour."""
 
 
 JUDGED: dict[str, tuple[str, str]] = {"good": ("#00664A", "#4FC9A5"), "poor": ("#A34700", "#FF9A52")}
-"""Text of a better and of a worse value, in the light and the dark theme: green and vermillion at reading contrast."""
+"""Text colours of better and worse values in the light and the dark theme: legible green and vermillion."""
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How one state looks and reads. ``meaning`` is the tooltip's sentence."""
+    """Look and words of one state. ``meaning``: the tooltip's sentence."""
 
     name: str
     mark: str
@@ -112,7 +113,7 @@ STATUSES: dict[str, State] = {
 }
 
 PAUSED = State("paused", "‖", YELLOW, "paused", "paused after its last round; the device is free for others")
-"""A running run that was paused: no status of its own in the store."""
+"""State of a running run that is paused, which the store has no status for."""
 
 PAIRS: dict[str, State] = {
     state.name: state
@@ -126,13 +127,13 @@ PAIRS: dict[str, State] = {
 
 
 def mix(colour: str, ground: str, share: float) -> str:
-    """``share`` of ``colour`` over ``ground``, both ``#rrggbb``; what a translucent fill shows."""
+    """``share`` of ``colour`` over ``ground``, both ``#rrggbb``: the visible colour of a translucent fill."""
     top, under = _channels(colour), _channels(ground)
     return "#" + "".join(f"{round(share * a + (1 - share) * b):02X}" for a, b in zip(top, under, strict=True))
 
 
 def tint(state: State, theme: ThemeName) -> str:
-    """The solid background of a chip of this state."""
+    """The solid background colour of a chip of this state."""
     return mix(state.colour, THEMES[theme].background, TINT[theme])
 
 

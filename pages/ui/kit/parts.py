@@ -23,7 +23,7 @@ UNKNOWN_RUN = "The link names a run that is not here: it was deleted, or belongs
 
 
 def note(kind: Kind, text: str, lead: str = "") -> str:
-    """One important sentence with its next step. ``role`` makes a screen reader read failures at once."""
+    """One important sentence with its next step. Its ``role`` makes screen readers announce failures at once."""
     role = "alert" if kind == "bad" else "note"
     bold = f"<b>{escape(lead)}</b> " if lead else ""
     return f'<div class="sl-note sl-{kind}" role="{role}">{bold}{escape(text)}</div>'
@@ -35,18 +35,18 @@ def empty(title: str, text: str) -> str:
 
 
 def headline(key: str) -> DeltaGenerator:
-    """A line whose first piece is at the left edge and whose last is at the right."""
+    """A line whose first element is at the left edge and whose last is at the right edge."""
     return st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=key)
 
 
 def badge(status: str) -> str:
-    """A run's status, or ``paused``, as colour, mark and word."""
+    """Badge of a run's status, or of ``paused``: colour, mark and word."""
     look = palette.PAUSED if status == palette.PAUSED.name else palette.STATUSES[status]
     return f'<span class="sl-badge sl-is-{look.name}" title="{escape(look.meaning, quote=True)}">{look.label}</span>'
 
 
 def status_line(run: Shown) -> str:
-    """The run's status and progress, and how long it took."""
+    """The run's status, progress and duration."""
     status = palette.PAUSED.name if run.halted else run.status
     bits = _progress_words(run)
     if run.paused and not run.halted:
@@ -58,7 +58,7 @@ def status_line(run: Shown) -> str:
 
 
 def _progress_words(run: Shown) -> list[str]:
-    """The place in the queue, the loading step, or tokens and rounds so far; of an ended run, why it stopped."""
+    """The place in the queue, the loading step, or tokens and rounds so far; for an ended run, its stop reason."""
     if run.status == "queued":
         return ["next in the queue" if run.position <= 1 else f"number {run.position} in the queue"]
     s = run.summary
@@ -78,7 +78,7 @@ def _progress_words(run: Shown) -> list[str]:
 
 
 def _progress_bar(run: Shown) -> str:
-    """The share of loading, then of the token limit; empty where the share is not known and for an ended run."""
+    """Bar of the share of loading, then of the token limit; empty if the share is unknown or the run has ended."""
     share = run.progress
     if share is None and run.status == "running" and run.summary is not None:
         share = min(1.0, run.summary.output_tokens / run.spec.request.stops.max_new_tokens)
@@ -121,7 +121,7 @@ def cards(run: Shown, summary: Summary, speed_up: float | None) -> str:
 
 
 def distortion_notes(spec: RunSpec, s: Summary) -> str:
-    """The law that distortion is measured against and why; positions measured, mass escaped, time spent measuring."""
+    """The law against which distortion is measured, and why; positions measured, mass escaped, time spent measuring."""
     bits = [f"Against the lossless baseline. {baseline(spec.request).reason}"]
     if isinstance(spec.request.rule, Lossless):
         bits = ["Against the target's own law: what is left is rounding."]
@@ -171,7 +171,7 @@ def value_cards(shown: Sequence[tuple[str, str, str]]) -> str:
 
 
 def settings(spec: RunSpec) -> list[tuple[str, str]]:
-    """The run's settings, in the words of form and command line."""
+    """The run's settings, in the words of the form and the command line."""
     r = spec.request
     odd = [f"{name} {value}" for name, value in sampling_parts(r.sampling).items()]
     warmth = "greedy" if r.sampling.greedy else f"temperature {r.sampling.temperature:g}"

@@ -1,4 +1,4 @@
-"""A run as the pages show it, whether it is decoding now or comes from the store."""
+"""A run as shown on the pages, whether it is decoding now or stored."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from storage.queries import StoredRun
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A run at one moment. ``total``: number of whole rounds. ``kept_in``: where its rounds are read from, ``jobs`` or
-    ``store``; ``session``: the app process that decoded it."""
+    """A run at one moment. ``total``: number of whole rounds. ``kept_in``: source of its rounds, ``jobs`` or ``store``;
+    ``session``: the app process that decoded it."""
 
     run_id: str
     spec: RunSpec
@@ -39,46 +39,47 @@ class Shown:
     started_at: datetime | None = None
     ended_at: datetime | None = None
     paused: bool = False
-    """It decodes only the rounds that are stepped."""
+    """Whether the run is paused and decodes only single steps."""
 
     @property
     def active(self) -> bool:
-        """Queued or running."""
+        """Whether the run is queued or running."""
         return self.status not in TERMINAL
 
     @property
     def halted(self) -> bool:
-        """The pause has taken effect: the prompt is in the cache and the device is free."""
+        """Whether the pause has taken effect: the prompt is in the cache and the device is free."""
         return self.paused and self.status == "running" and self.summary is not None
 
     @property
     def plain(self) -> bool:
-        """Plain decoding: nothing is drafted."""
+        """Whether this is plain decoding, which drafts nothing."""
         return isinstance(self.spec.request.drafter, NoDrafter)
 
     @property
     def chain(self) -> bool:
-        """Drafts one path a round, so that the draft acceptance rate is the right one (metrics.md)."""
+        """Whether the run drafts one path per round, for which the draft acceptance rate is the right metric
+        (metrics.md)."""
         return isinstance(self.spec.request.shape, ChainShape)
 
     @property
     def early_exit(self) -> bool:
-        """Drafts with the target's own first layers."""
+        """Whether the run drafts with the target's own first layers."""
         return isinstance(self.spec.request.drafter, EarlyExitDrafter)
 
     @property
     def lossy(self) -> bool:
-        """The rule changes the law of the output."""
+        """Whether the rule changes the law of the output."""
         return not is_lossless(self.spec.request.rule)
 
 
 def valid_id(text: str | None) -> str | None:
-    """``text`` when it has the form of a run id, else None: ids in links are user input."""
+    """``text`` if it has the form of a run id, else None; ids in links are user input."""
     return text if text is not None and is_run_id(text) else None
 
 
 def find(services: Services, run_id: str) -> Shown | None:
-    """The run from this app's queue, else from the store. Raises StorageUnavailable when the store can't be read."""
+    """The run from this app's queue, else from the store. Raises StorageUnavailable if the store can't be read."""
     if run_id in services.gone:
         return None
     view = services.jobs.view(run_id)
@@ -90,7 +91,7 @@ def find(services: Services, run_id: str) -> Shown | None:
 
 
 def rounds(services: Services, run: Shown, start: int = 0, limit: int | None = None) -> Sequence[Round]:
-    """Whole rounds ``start`` … ``start + limit``."""
+    """Whole rounds ``start`` … ``start + limit − 1``."""
     if run.kept_in == "jobs":
         kept = services.jobs.rounds(run.run_id, start)
         if kept or start >= run.total:
@@ -99,12 +100,12 @@ def rounds(services: Services, run: Shown, start: int = 0, limit: int | None = N
 
 
 def speed_up(services: Services, run: Shown, beside: Sequence[Shown] = ()) -> float | None:
-    """The run's measured speed-up (×): against its matched plain run among ``beside``, else the latest one stored."""
+    """The run's measured speed-up (×) against its matched plain run among ``beside``, else the latest stored match."""
     return measured_speed_up(run, chain(beside, _stored_plain(services, run)))
 
 
 def _stored_plain(services: Services, run: Shown) -> Iterator[StoredRun]:
-    """The stored plain run that matches, read only when it is asked for."""
+    """Yield the matching stored plain run, if any; read from the store only when iterated."""
     if services.runs is not None and run.fingerprint is not None:
         plain = services.runs.plain_for(run.fingerprint, run.session)
         if plain is not None:
@@ -112,7 +113,7 @@ def _stored_plain(services: Services, run: Shown) -> Iterator[StoredRun]:
 
 
 def of_job(view: JobView, session: str, so_far: Sequence[Round] = ()) -> Shown:
-    """A run of this app; a running one's metrics are those of its rounds ``so_far``."""
+    """A run of this app; while it runs, its metrics are those of its rounds ``so_far``."""
     summary = view.summary
     if summary is None and view.started is not None:
         summary = progress(view.started, so_far)
@@ -138,7 +139,7 @@ def of_job(view: JobView, session: str, so_far: Sequence[Round] = ()) -> Shown:
 
 
 def of_stored(run: StoredRun) -> Shown:
-    """A run from the store."""
+    """A stored run."""
     return Shown(
         run_id=run.run_id,
         spec=run.spec,

@@ -1,8 +1,8 @@
-"""The app's composition root: jobs, store and queries, one set a process. The only ``cache_resource``.
+"""The app's composition root: jobs, store and queries, one set per process. The only ``cache_resource``.
 
-Streamlit runs a page's script again at every click and may import this module anew after an edit; the set is therefore
-held by the cache *and* by a module-level singleton, and released (worker stopped, file closed) before another is made.
-Tests put a fake in its place with :func:`use`.
+Streamlit runs a page's script again at every click and may reimport this module after an edit; the set is therefore
+held by the cache *and* by a module-level singleton, and released (worker stopped, file closed) before a new one is
+made. Tests replace it with :func:`use`.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from storage.queries import Runs
 from storage.store import Store
 
 PAIRS_FOR_S = 20.0
-"""How long a listing of the pairs on this machine is reused, in seconds."""
+"""Seconds for which a listing of the pairs on this machine is reused."""
 
 FLUSH_S = 5.0
-"""Longest a page waits for the store's writer, in seconds."""
+"""Longest wait of a page for the store's writer, in seconds."""
 
 
 @dataclass(slots=True)
 class Services:
-    """What a page may call. ``runs``, ``keeper`` and ``exports`` are None while nothing can be stored; ``trouble``
-    gives the reason. ``flush`` waits, for seconds at most, until everything so far can be read from the store.
-    ``gone``: ids of runs deleted here, which the queue may still hold in memory."""
+    """Services that a page may call. ``runs``, ``keeper`` and ``exports`` are None while nothing can be stored;
+    ``trouble`` is the reason. ``flush`` waits, for at most the given seconds, until everything so far can be read from
+    the store. ``gone``: ids of runs deleted here, which the queue may still hold in memory."""
 
     jobs: Jobs
     runs: Runs | None
@@ -65,7 +65,7 @@ _fake: Services | None = None
 
 
 def services() -> Services:
-    """The services of this process; opens them at the first call."""
+    """The services of this process, opened at the first call."""
     return _fake or _cached()
 
 
@@ -76,7 +76,7 @@ def use(fake: Services | None) -> None:
 
 
 def reopen() -> None:
-    """Close everything and open it again. Ends runs in flight as interrupted."""
+    """Close everything and open it again. Unfinished runs end as interrupted."""
     _cached.clear()
 
 
@@ -101,8 +101,8 @@ atexit.register(_release, None)
 
 
 def worker_command() -> Sequence[str]:
-    """How the engine's process is started; ``SPECLENS_LOADER`` and ``SPECLENS_ENGINE`` (``module:function``) put
-    another loader or engine into it, which tests use."""
+    """Command that starts the engine's process; ``SPECLENS_LOADER`` and ``SPECLENS_ENGINE`` (``module:function``)
+    select another loader or engine, for tests."""
     command = [sys.executable, "-m", "core.worker"]
     for option, variable in (("--loader", "SPECLENS_LOADER"), ("--engine", "SPECLENS_ENGINE")):
         if value := os.environ.get(variable):
@@ -111,10 +111,10 @@ def worker_command() -> Sequence[str]:
 
 
 def open_services(database: Path, command: Sequence[str]) -> Services:
-    """Store, queue and queries wired together; exports and the worker's log lie beside the ``database`` file.
+    """Open store, queue and queries and connect them; exports and the worker's log are beside the ``database`` file.
 
-    Without a database that can be opened the app decodes but keeps nothing, and ``trouble`` gives the reason.
-    ``command`` starts the engine's process.
+    If the database can't be opened, the app decodes but stores nothing, and ``trouble`` is the reason. ``command``
+    starts the engine's process.
     """
     folder, store, why = database.parent, None, ""
     try:
@@ -139,7 +139,7 @@ def open_services(database: Path, command: Sequence[str]) -> Services:
 
     def close() -> None:
         checks.close()
-        with suppress(EngineFault):  # a worker that is already gone is what closing wants
+        with suppress(EngineFault):  # the worker may have ended already
             jobs.close()
         if exports is not None:
             exports.close()  # reads the store
@@ -162,7 +162,7 @@ def open_services(database: Path, command: Sequence[str]) -> Services:
 
 
 def _remembered(listing: Callable[[], Sequence[PairStatus]]) -> Callable[[], Sequence[PairStatus]]:
-    """``listing``, called at most once in :data:`PAIRS_FOR_S` seconds, since a page calls it at every click."""
+    """``listing`` with results cached for :data:`PAIRS_FOR_S` seconds, since a page calls it at every click."""
     kept: list[tuple[datetime, Sequence[PairStatus]]] = []
 
     def ask() -> Sequence[PairStatus]:

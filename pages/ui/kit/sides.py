@@ -1,4 +1,4 @@
-"""The compared runs, each with its letter: one mark for tables, charts and texts alike."""
+"""The compared runs, each with the same letter in tables, charts and texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NAME_WIDTH = 40
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """The mark of a run: a letter everywhere; in charts also a colour, a symbol and a dash."""
+    """Mark of a run: a letter everywhere; in charts also a colour, a symbol and a dash."""
 
     letter: str
     colour: str
@@ -58,21 +58,21 @@ class Side:
     mark: Mark
     run: Shown
     given: str = ""
-    """The name that people gave the run; empty without one."""
+    """Name given to the run by a person; empty without one."""
 
     @property
     def label(self) -> str:
-        """The run's name, where it has one, with drafter, shape, and the rule where it is lossy."""
+        """The run's name, if it has one, with drafter, shape, and the rule if it is lossy."""
         return named(self.given, label(self.run.spec))
 
     @property
     def name(self) -> str:
-        """Letter and label, safe in a chart: Plotly reads a tag as a tag."""
+        """Letter and label, safe in a chart, where Plotly would interpret tags."""
         return f"{self.mark.letter} · {plain(self.label)}"
 
     @property
     def compared(self) -> Compared | None:
-        """The run as core.results compares it; None if it ended before its prompt was in the cache."""
+        """The run for core.results.comparison; None if it ended before its prompt was in the cache."""
         if self.run.summary is None or self.run.fingerprint is None:
             return None
         return Compared(self.run.spec.request, self.run.fingerprint, self.run.summary)
@@ -83,7 +83,7 @@ class Side:
 
 
 def label(spec: RunSpec) -> str:
-    """``plain``, or drafter, shape and, where it is lossy, the rule."""
+    """``plain``, or drafter, shape and, if it is lossy, the rule."""
     request = spec.request
     drafter, rule = format_drafter(request.drafter), format_rule(request.rule)
     if drafter == "none":
@@ -92,24 +92,24 @@ def label(spec: RunSpec) -> str:
 
 
 def named(name: str | None, what: str) -> str:
-    """``what`` after the name that people gave the run; odd characters of the name are made visible."""
+    """``what``, preceded by the run's given name, in which invisible characters are made visible."""
     return f"{excerpt(name, NAME_WIDTH)} · {what}" if name else what
 
 
 def choice_label(spec: RunSpec, submitted_at: datetime | None, name: str | None = None, width: int = 24) -> str:
-    """A run in a list to choose from: name, drafter and shape, beginning of the prompt, time (month to second)."""
+    """Label of a run in a list of choices: name, drafter and shape, start of the prompt, time (month to second)."""
     prompt = plain(excerpt(spec.request.prompt, width))
     return f"{plain(named(name, label(spec)))} · {prompt} · {numbers.moment(submitted_at)[5:]}"
 
 
 def excerpt(text: str, width: int) -> str:
-    """The beginning of a prompt on one line, odd characters made visible."""
+    """The start of a prompt on one line, with invisible characters made visible."""
     line = " ".join(text.split())
     return plain_glyphs(line[:width]).replace("␣", " ") + ("…" if len(line) > width else "")
 
 
 def plain(text: str) -> str:
-    """Text for places that interpret markup: angle brackets become look-alikes."""
+    """Text for places that interpret markup: angle brackets are replaced by look-alikes."""
     return text.replace("<", "‹").replace(">", "›")
 
 

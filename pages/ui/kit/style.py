@@ -1,4 +1,4 @@
-"""The app's style sheet, ``style.css`` with the palette's colours in front, and its mark."""
+"""The app's style sheet, made of the palette's colours, ``style.css`` and each room's own sheet; and the app's mark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOGO = (
     f'<circle cx="4.5" cy="14" r="3" fill="{palette.BLUE}"/><circle cx="21.5" cy="7" r="4.5" fill="{palette.GREEN}"/>'
     f'<circle cx="21.5" cy="21" r="3.6" stroke="{palette.VERMILLION}"/></svg>'
 )
-"""The mark: a root, an accepted branch, a rejected one. The name beside it is text, in the theme's ink."""
+"""The app's mark: a root, an accepted branch, a rejected branch. The name beside it is text, in the theme's ink."""
 
 _ROOMS = Path(__file__).resolve().parents[1]  # each keeps its style sheet beside its modules
 _SHEETS = (
@@ -30,7 +30,7 @@ _RULES = "\n".join((_ROOMS / name).read_text(encoding="utf-8") for name in _SHEE
 def sheet() -> str:
     """The whole style sheet as one ``<style>`` element.
 
-    ``light-dark()`` is settled where a property is used, so it follows the theme that Streamlit sets on the app.
+    ``light-dark()`` is evaluated where a property is used, so it follows the theme that Streamlit sets on the app.
     """
     light, dark = palette.THEMES["light"], palette.THEMES["dark"]
     names = ("ink", "soft", "line", "raised", "twig", "link", "dot")

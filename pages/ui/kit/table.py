@@ -1,4 +1,4 @@
-"""A table with one column a run. Every text of a cell is escaped here, once."""
+"""A table with one column per run. Every text of a cell is escaped here, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ Kind = Literal["", "better", "worse", "differs", "base"]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """``text``, with ``note`` in small under it. ``kind`` colours it; better and worse are named in the note too."""
+    """Cell: ``text`` with ``note`` in small print below. ``kind`` gives the colour; the note also says better or worse
+    in words."""
 
     text: str
     note: str = ""
@@ -23,7 +24,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row: label, definition as ``tip``, a cell for each run. ``group``: the name of the group that begins here."""
+    """Row: label, definition as ``tip``, one cell per run. ``group``: name of the group that begins with this row."""
 
     label: str
     cells: tuple[Cell, ...]
@@ -34,7 +35,7 @@ class Row:
 
 
 def html(sides: Sequence[Side], rows: Sequence[Row], base: int | None, label: str) -> str:
-    """The table. ``base``: the baseline's column, marked as such; ``label``: the table's name for a screen reader."""
+    """The table as HTML. ``base``: the baseline's column, marked as such; ``label``: its name for screen readers."""
     heads = "".join(_head(side, place == base) for place, side in enumerate(sides))
     body = "".join(_row(row, len(sides)) for row in rows)
     return (

@@ -1,4 +1,4 @@
-"""What makes and judges candidates, as form fields: drafter, shape with its preview, rule. A race has them twice."""
+"""Form fields of drafter, shape (with its preview) and rule. A race has two sets of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pages.ui.rounds import trees
 
 
 def part(prefix: str, asked: RunSpec | str | None) -> None:
-    """The fields, under keys that begin with ``prefix``; ``asked`` is the run that they ask for now, if it can be."""
+    """Draw the fields, whose keys begin with ``prefix``; ``asked``: the run that they request now, or why none."""
     drafter = st.selectbox("Drafter", list(fv.DRAFTERS), format_func=fv.DRAFTERS.__getitem__, **key(prefix, "drafter"))
     if drafter == "prompt_lookup":
         pair_of(
@@ -65,7 +65,7 @@ def _rule(prefix: str, asked: RunSpec | str | None) -> None:
 
 
 def _rule_fields(prefix: str) -> RuleEntry:
-    """The rule and its fields, under keys that begin with ``prefix``; the rule that is chosen."""
+    """Draw the rule and its fields, whose keys begin with ``prefix``; return the chosen rule."""
     chosen = st.selectbox("Rule", KINDS, format_func=lambda name: BY_NAME[name].label, **fields.key(prefix, "rule"))
     entry = BY_NAME[chosen]
     st.caption(entry.about)

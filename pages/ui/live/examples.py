@@ -1,4 +1,4 @@
-"""Prompts to start from. The first is the default: an edit, where prompt lookup copies most of its answer."""
+"""Example prompts. The first is the default: an edit, for which prompt lookup copies most of the answer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A prompt with the limits that suit it. ``note``: what to look for."""
+    """Example prompt with suitable limits. ``note``: what to look for."""
 
     name: str
     prompt: str

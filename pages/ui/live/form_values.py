@@ -1,4 +1,4 @@
-"""The Live form's fields as plain values, to and from a validated :class:`~core.types.RunSpec`. No Streamlit here."""
+"""Conversion of the Live form's fields, as plain values, to and from a :class:`~core.types.RunSpec`. No Streamlit."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ DEFAULTS: Values = {
 
 
 def spec_of(values: Mapping[str, Any]) -> RunSpec:
-    """The run these fields ask for.
+    """The run that these fields request.
 
     Raises:
         BadInput: with a sentence naming the first value that cannot be used.
@@ -95,7 +95,7 @@ def spec_of(values: Mapping[str, Any]) -> RunSpec:
 
 
 def shape_of(values: Mapping[str, Any]) -> ShapeSpec:
-    """The shape these fields ask for. Raises BadInput as :func:`spec_of` does."""
+    """The shape that these fields request. Raises BadInput as :func:`spec_of` does."""
     try:
         return _shape(dict(DEFAULTS) | dict(values))
     except ValidationError as error:
@@ -103,7 +103,7 @@ def shape_of(values: Mapping[str, Any]) -> ShapeSpec:
 
 
 def values_of(spec: RunSpec) -> Values:
-    """The fields that ask for this run; ``spec_of(values_of(spec)) == spec``."""
+    """The fields that request this run; ``spec_of(values_of(spec)) == spec``."""
     request = spec.request
     values: Values = {
         "pair": spec.pair.name,
@@ -128,7 +128,7 @@ def values_of(spec: RunSpec) -> Values:
 
 
 def stop_strings(text: str) -> tuple[str, ...]:
-    r"""One stop string a line; ``\n``, ``\t`` and ``\\`` stand for line break, tab and backslash."""
+    r"""Stop strings, one per line; ``\n``, ``\t`` and ``\\`` are read as line break, tab and backslash."""
     return tuple(_unescape(line) for line in text.split("\n") if line)
 
 
@@ -182,7 +182,7 @@ _WORDS = {one.field: one.symbol for entry in catalogue.RULES for one in entry.pa
 
 
 def _say(error: ValidationError) -> str:
-    """The grammar's sentence, the field named as the form names it."""
+    """The grammar's sentence, with the field's name as in the form."""
     text = sentence(error)
     field, _, rest = text.partition(" ")
     if not rest.startswith("is "):

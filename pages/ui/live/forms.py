@@ -1,4 +1,4 @@
-"""The Live form: fields built from the limits of ``core.types``, giving a validated run or a sentence why not."""
+"""The Live form: fields with the limits of ``core.types``, read as a validated run or a sentence on what is wrong."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ KEY = "live_"
 
 
 def fill(values: dict[str, Any], over: bool = False) -> None:
-    """Set the fields, all of them (``over``) or only those that have no value yet."""
+    """Set all fields (``over``), or only those without a value."""
     for name, value in (fv.DEFAULTS | values).items():
         if over or KEY + name not in st.session_state:
             st.session_state[KEY + name] = value
 
 
 def prompt_part(pairs: Sequence[PairStatus]) -> None:
-    """Pair and prompt."""
+    """Draw pair and prompt."""
     known = {pair.name: pair for pair in pairs}
     chosen = st.session_state[KEY + "pair"]
     names = list(known) + ([chosen] if chosen and chosen not in known else [])
@@ -70,7 +70,7 @@ def prompt_part(pairs: Sequence[PairStatus]) -> None:
 
 
 def settings_part() -> None:
-    """Everything below the prompt: drafter, shape, rule, sampling, limits."""
+    """Draw everything below the prompt: drafter, shape, rule, sampling, limits."""
     asked = read()
     candidate_form.part(KEY, asked)
     race_form.part(asked)
@@ -79,7 +79,7 @@ def settings_part() -> None:
 
 
 def read_all() -> list[RunSpec] | str:
-    """The runs that the fields ask for, two for a race, or a sentence on why they give none."""
+    """The runs that the fields request, two for a race, or a sentence on why there are none."""
     first = read()
     if isinstance(first, str):
         return first
@@ -90,7 +90,7 @@ def read_all() -> list[RunSpec] | str:
 
 
 def read() -> RunSpec | str:
-    """The run that the fields ask for, or a sentence on why they give none."""
+    """The run that the fields request, or a sentence on why there is none."""
     try:
         return fv.spec_of({name: st.session_state.get(KEY + name) for name in fv.DEFAULTS})
     except BadInput as error:
@@ -126,7 +126,7 @@ def _sampling() -> None:
 def _limits() -> None:
     pair_of(
         lambda: whole("Most new tokens", Stops, "max_new_tokens", KEY),
-        # text, since a number field of the browser ends at 2**53
+        # a text field, since the browser's number field ends at 2**53
         lambda: st.text_input("Seed", help="A whole number; the same seed gives the same tokens.", **key(KEY, "seed")),
     )
     with st.expander("Stops, precision, measuring"):

@@ -1,4 +1,4 @@
-"""The second configuration of a race: its drafter, shape and rule. All else is the first's."""
+"""The second configuration of a race: its drafter, shape and rule. All else is as in the first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REASON = "race_reason"
 NAMES = (
     "drafter", "min_ngram", "max_ngram", "layers", "shape", "gamma", "steps", "topk", "nodes", *catalogue.DEFAULTS,
 )  # fmt: skip
-"""Fields that the second configuration has of its own."""
+"""Fields of which the second configuration has its own."""
 HELP = (
     "Both decode the same prompt with the same sampling, seed and limits. Their rounds alternate on the device, and "
     "each lane's clock counts only its own compute."
@@ -37,7 +37,7 @@ SAME_LAW_HELP = (
 
 
 def fill(first: RunSpec | None, second: RunSpec | None, over: bool) -> None:
-    """Set the fields to the race that is shown (``over``), or to defaults where they have no value yet."""
+    """Set all fields to the race shown (``over``), or those without a value to defaults."""
     values: dict[str, Any] = {name: fv.DEFAULTS[name] for name in NAMES} | {SAME_LAW: False}
     if first is not None and second is not None:
         values |= _values(first.request, second)
@@ -50,7 +50,7 @@ def fill(first: RunSpec | None, second: RunSpec | None, over: bool) -> None:
 
 
 def part(first: RunSpec | str) -> None:
-    """The switch, and below it the counterparts to take and the fields."""
+    """Draw the switch, and below it the counterparts to choose from and the fields."""
     st.toggle(
         "Race a second configuration",
         help=HELP,
@@ -71,7 +71,7 @@ def part(first: RunSpec | str) -> None:
 
 
 def read(first: RunSpec) -> RunSpec | str | None:
-    """The second run, a sentence on why the fields give none, or None when the race is off."""
+    """The second run, a sentence on why there is none, or None if the race is off."""
     if not st.session_state.get(ON):
         return None
     own = {name: st.session_state.get(KEY + name) for name in NAMES}
@@ -104,7 +104,7 @@ def _counterparts(first: RunSpec) -> None:
 
 
 def _begin(first: RunSpec | str) -> None:
-    """Switched on: the shape's counterpart is the race most asked for."""
+    """Fill the fields when the race is switched on, with the shape's counterpart: the most frequent choice."""
     if st.session_state[ON] and isinstance(first, RunSpec):
         for other in counterparts(first.request):
             if other.kind in {"chain", "tree"}:
@@ -118,7 +118,7 @@ def _take(first: RunSpec, other: Counterpart) -> None:
 
 
 def _values(first: Request, second: RunSpec) -> Mapping[str, Any]:
-    """The second's own fields; those that its parts don't have stay as they are."""
+    """Values of the second configuration's own fields; fields that its parts lack stay as they are."""
     asked = fv.values_of(second)
     own = {name: asked[name] for name in NAMES if name in asked}
     same_law = second.request.sampling != first.sampling and second.request.sampling == reference_sampling(first)

@@ -1,6 +1,6 @@
-"""Tokens over own seconds, a stair for each lane, painted by a small component: cheap enough for every tick.
+"""Tokens over each lane's own seconds, as step curves painted by a small component that is cheap enough for every tick.
 
-The script gets numbers and letters only, no model text.
+The script receives only numbers and letters, no model text.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pages.ui.kit import numbers
 _SCRIPT = Path(__file__).with_name("race_line.js").read_text(encoding="utf-8")
 STEPS = (1, 2, 5)
 MAX_TICKS = 5
-"""At most so many marks on an axis besides 0."""
+"""Most marks on an axis besides 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One lane: its letter, its colour, whether dashed, its curve."""
+    """Line of one lane: its letter, its colour, whether dashed, its curve."""
 
     letter: str
     colour: str
@@ -32,12 +32,12 @@ class Line:
 
 
 def draw(lines: Sequence[Line], most_tokens: int, words: str, key: str) -> None:
-    """Paints the lanes. ``most_tokens``: the limit, drawn as the finish; ``words``: what it shows, in a sentence."""
+    """Draw the lanes. ``most_tokens``: the limit, drawn as the finish; ``words``: the figure in a sentence."""
     _component()(key=key, data=data(lines, most_tokens, words))
 
 
 def data(lines: Sequence[Line], most_tokens: int, words: str) -> dict[str, Any]:
-    """What the script paints: stairs as shares of the axes, and the axes' marks."""
+    """Data for the script: step curves as shares of the axes, and the axes' marks."""
     longest = max((line.curve.seconds[-1] for line in lines), default=0.0)
     most = max([1, *(line.curve.tokens[-1] for line in lines)])
     xs, ys = ticks(longest or 1.0), ticks(min(most_tokens, most))
@@ -60,7 +60,7 @@ def data(lines: Sequence[Line], most_tokens: int, words: str) -> dict[str, Any]:
 
 
 def ticks(most: float) -> list[float]:
-    """0 and round numbers up to ``most`` or the next above it, at most :data:`MAX_TICKS` besides 0."""
+    """Marks at 0 and at round numbers up to ``most`` or just above, at most :data:`MAX_TICKS` besides 0."""
     size = 1.0
     while size > most / MAX_TICKS:
         size /= 10

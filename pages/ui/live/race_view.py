@@ -1,4 +1,4 @@
-"""A race: two runs side by side, each on its own clock; who is ahead, their numbers, their rounds."""
+"""A race: two runs side by side, each on its own clock, with the lane that is ahead, their numbers and rounds."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENDED = {"failed": "failed", "cancelled": "was stopped", "interrupted": "was int
 
 
 def draw(app: Services, one: Shown, two: Shown) -> None:
-    """The whole race."""
+    """Draw the whole race."""
     sides = lettered([one, two])
     emitted = [bursts(app, side.run) if side.run.total else () for side in sides]
     lanes = [Lane(side.run.status, bursts) for side, bursts in zip(sides, emitted, strict=True)]
@@ -59,14 +59,14 @@ def draw(app: Services, one: Shown, two: Shown) -> None:
         _compare(one, two)
     with st.container(key="race_lanes"):
         left, right = st.columns(2, gap="medium")
-    inspected = _inspector(app, sides)  # first, since it decides whose rounds can be chosen by their numbers
+    inspected = _inspector(app, sides)  # drawn first, since it decides which lane's rounds can be chosen by number
     for column, side in zip((left, right), sides, strict=True):
         with column, st.container(key=f"lane_{side.mark.letter}"):
             _lane(app, side, side.run.run_id == inspected)
 
 
 def sentence(found: Ranking, one: Lane, two: Lane) -> str:
-    """The race in one sentence: who is ahead, who came first, each lane on its own clock."""
+    """The race in one sentence: which lane is ahead or came first, each on its own clock."""
     lanes = (one, two)
     match found.phase:
         case "waiting":
@@ -124,7 +124,7 @@ def _other(letter: str) -> str:
 
 
 def differing(one: Shown, two: Shown) -> list[str]:
-    """What the runs were asked differently besides drafter, shape and rule. Sampling may follow a rule's set."""
+    """Settings other than drafter, shape and rule in which the runs differ. Sampling may follow a rule's set."""
     pair = [] if one.spec.pair == two.spec.pair else ["pair"]
     return pair + [name for name in ("prompt", "chat", "stops", "seed") if _of(one, name) != _of(two, name)]
 
@@ -135,7 +135,7 @@ def _of(run: Shown, name: str) -> object:
 
 
 def rows(summaries: Sequence[Summary | None]) -> list[Row]:
-    """A line a metric, a cell a lane; a lane without rounds has dashes."""
+    """One row per metric, one cell per lane; dashes for a lane without rounds."""
     found = []
     for name in METRICS:
         metric = GLOSSARY[name]
@@ -169,7 +169,7 @@ def _lane(app: Services, side: Side, inspected: bool) -> None:
 
 
 def _inspector(app: Services, sides: Sequence[Side]) -> str | None:
-    """The inspector of one lane; the id of its run while it is open."""
+    """Draw the inspector of one lane; return the id of its run if it is open."""
     with_rounds = {side.mark.letter: side for side in sides if side.run.total and side.run.summary is not None}
     if not with_rounds:
         return None

@@ -1,5 +1,5 @@
-"""One click from a run to its counterpart: found among this session's runs, or run first, and then compared; and to
-the plain run that its speed-up is measured against."""
+"""One click from a run to a comparison with its counterpart, found among this session's runs or run first; and to the
+plain run that its speed-up is measured against."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pages.ui.kit.sides import MOST
 PAGE = "pages/compare.py"
 
 TICK_S = 1.0
-"""How often the line about a plain run under way is drawn, in seconds. The rest of the page is not drawn again."""
+"""Seconds between redraws of the line about a plain run in progress. The rest of the page is not redrawn."""
 
 
 def section(app: Services, run: Shown, chosen: tuple[str, ...] = ()) -> None:
-    """Draws each counterpart with its reason and its button. ``chosen``: runs compared already; what is among them is
-    left out, and a click adds to them."""
+    """Draw each counterpart with its reason and its button. ``chosen``: runs already compared; counterparts among them
+    are left out, and a click adds to them."""
     if run.active or run.summary is None:
         return
     found = [(other, _at_hand(app, run, other)) for other in counterparts(run.spec.request)]
@@ -65,10 +65,10 @@ def label(other: Counterpart) -> str:
 
 
 def start(app: Services, run: Shown, other: Counterpart) -> tuple[str, str]:
-    """The ids of ``run`` and its counterpart, which is submitted when this session has none.
+    """Ids of ``run`` and its counterpart, which is submitted if this session has none.
 
-    A run of an earlier session whose counterpart was not measured then is run again beside it: seconds of two sessions
-    are not compared. Raises what ``submit`` raises.
+    If a run of an earlier session has no counterpart from that session, both are run now: seconds of two sessions are
+    not compared. Raises what ``submit`` raises.
     """
     there = _at_hand(app, run, other)
     if there is not None:
@@ -81,13 +81,13 @@ def start(app: Services, run: Shown, other: Counterpart) -> tuple[str, str]:
 
 
 def _base(ids: tuple[str, str], other: Counterpart) -> str:
-    """Plain, lossless and chain runs are what the other is measured against; a tree is measured against its chain."""
+    """Id of the baseline: the counterpart if plain, lossless or a chain; the run itself if the counterpart is a tree."""
     run, counterpart = ids
     return run if other.kind == "tree" else counterpart
 
 
 def _at_hand(app: Services, run: Shown, other: Counterpart) -> str | None:
-    """The counterpart of the run's own session, done or on its way."""
+    """Id of the counterpart in the run's own session, done, queued or running."""
     return _find(app, RunSpec(pair=run.spec.pair, request=other.request), run.session)
 
 
@@ -113,7 +113,7 @@ def _state(app: Services, run: Shown, there: str | None) -> str:
 
 
 def offer_plain(app: Services, run: Shown) -> None:
-    """Why the run has no measured speed-up yet, with the next step."""
+    """Draw why the run has no measured speed-up yet, with the next step."""
     if not has_speed_up(run):
         return
     if app.runs is None:
@@ -132,13 +132,13 @@ def offer_plain(app: Services, run: Shown) -> None:
 
 
 def _plain_under_way(app: Services, spec: RunSpec) -> JobView | None:
-    """The plain run that this one is measured against, while it is queued or running."""
+    """The plain run that a run of ``spec`` is measured against, while queued or running."""
     plain = _plain_of(spec)
     return next((view for view in app.jobs.active() if view.spec == plain), None)
 
 
 def _plain_of(spec: RunSpec) -> RunSpec:
-    """The plain run that this one is measured against."""
+    """Specification of the plain run that a run of ``spec`` is measured against."""
     return RunSpec(pair=spec.pair, request=plain_counterpart(spec.request))
 
 
@@ -146,7 +146,7 @@ def _measuring(run_id: str, spec: RunSpec) -> None:
     app = services()
     view = _plain_under_way(app, spec)
     if view is None:
-        app.flush()  # a moment ago it ended: its row is on the way
+        app.flush()  # the run has just ended: its row may not be written yet
         st.rerun(scope="app")
         return
     where = f"number {view.position} in the queue" if view.status == "queued" else f"{view.rounds} rounds so far"

@@ -1,7 +1,7 @@
-"""The round inspector: one round's drafted tree, a position's distributions, the coins thrown there, the stage times.
+"""The round inspector: one round's drafted tree, a position's distributions and coins, the stage times.
 
-Everything comes from the round's record, so that runs that go on, ended ones, stored ones and replays look alike and no
-model is needed.
+Everything is drawn from the round's record, so running, ended, stored and replayed runs look alike and no model is
+needed.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ NOT_KEPT = "The distributions of this position were not kept."
 
 
 def section(run: Shown, shown: Sequence[Round]) -> bool:
-    """Draws the inspector for the rounds in view; whether it is open. Closed while a run goes on, until it is opened:
-    then it follows the latest round."""
+    """Draw the inspector for the rounds in view; return whether it is open. During a run it is closed until a person
+    opens it; then it follows the latest round."""
     if not shown:
         return False
     moving = run.active and not run.paused
@@ -43,7 +43,7 @@ def section(run: Shown, shown: Sequence[Round]) -> bool:
 
 
 def _choose(run: Shown, shown: Sequence[Round]) -> Round:
-    """The round looked at: the one chosen, else the latest of an active run, the first in view of another."""
+    """The inspected round: the chosen round, else an active run's latest or another run's first in view."""
     low, high = shown[0].index, shown[-1].index
     key, follow = f"round_{run.run_id}", f"follow_{run.run_id}"
     st.session_state.setdefault(follow, run.active)
@@ -74,7 +74,7 @@ def _hold(run_id: str) -> None:
 
 
 def _facts(round_: Round) -> str:
-    """The round in numbers, and where its time went."""
+    """The round's numbers and stage times, as HTML."""
     counts = " ".join(
         f"<span>{palette.STATES[fate].mark} {round_.count(fate)} {palette.STATES[fate].label}</span>"
         for fate in ("accepted", "rejected", "unreached", "cut")
@@ -99,7 +99,7 @@ def _facts(round_: Round) -> str:
 
 
 def _round(run: Shown, round_: Round) -> None:
-    """Its tree, then the position that is chosen in it."""
+    """Draw the round's tree, then the position chosen in it."""
     key = f"tree_{run.run_id}"
     chosen = _mark(run, round_)
     tree_drawing.draw(round_, run.plain, chosen, run.run_id, key, lambda: _picked(run.run_id, key, round_.index))
@@ -107,7 +107,7 @@ def _round(run: Shown, round_: Round) -> None:
 
 
 def _picked(run_id: str, key: str, index: int) -> None:
-    """A mark of the tree or a round's number was chosen."""
+    """Store the choice of a mark in the tree or of a round's number."""
     picked = st.session_state.get(key) or {}
     round_, mark = picked.get("round"), picked.get("pick")
     if isinstance(round_, int):
@@ -120,7 +120,7 @@ def _picked(run_id: str, key: str, index: int) -> None:
 
 
 def _mark(run: Shown, round_: Round) -> int:
-    """The mark chosen in this round; at first its last token, where a rejected candidate met the redraw."""
+    """The mark chosen in this round, by default its last token, whose position shows the rejection and the redraw."""
     index, mark = st.session_state.get(f"mark_{run.run_id}", (None, END))
     if index == round_.index and (mark in (ROOT, END) or 0 <= mark < len(round_.nodes)):
         return mark
@@ -128,7 +128,7 @@ def _mark(run: Shown, round_: Round) -> int:
 
 
 def _position(run: Shown, round_: Round, mark: int) -> None:
-    """The position at which the chosen mark was tested or drawn."""
+    """Draw the position at which the chosen mark was tested or drawn."""
     candidate = round_.nodes[mark] if mark >= 0 else None
     end = tokens.path_end(round_)
     at = candidate.parent if candidate else end if mark == END else ROOT

@@ -21,13 +21,13 @@ CONDITIONAL = "given the tokens tried: siblings were drawn without replacement"
 
 
 def tested(round_: Round, position: int) -> list[int]:
-    """The candidates that were tested after node ``position``, in the order of their tests."""
+    """Candidates tested after node ``position``, in the order of their tests."""
     return [i for i, node in enumerate(round_.nodes) if node.parent == position and node.u is not None]
 
 
 def coins(round_: Round, tested_nodes: Sequence[int], chosen: int) -> str:
-    """Each coin against its threshold on a line from 0 to 1 (accepted iff u < accept probability), one bar a candidate;
-    the ``chosen`` one is marked."""
+    """Coins as HTML: one bar per candidate, its coin and threshold on a line from 0 to 1 (accepted iff u < accept
+    probability); the ``chosen`` candidate is marked."""
     rows = "".join(_coin(round_.nodes[index], index == chosen) for index in tested_nodes)
     return f'<div class="sl-coins">{rows}</div>'
 
@@ -53,8 +53,8 @@ def _coin(node: Node, chosen: bool) -> str:
 
 
 def table(round_: Round, position: Position, drawn: str | None, chosen_token: int | None) -> str:
-    """The position's top tokens. ``drawn``: the state (correction, bonus) of the token that ended the round, if it was
-    drawn here; ``chosen_token`` marks the candidate that is looked at."""
+    """Table of the position's top tokens. ``drawn``: the state (correction, bonus) of the round's last token, if it was
+    drawn here; ``chosen_token``: the token of the candidate chosen in the tree, marked in the table."""
     texts = {node.token: node.text for node in round_.nodes if node.parent == position.node}
     states: dict[int, list[str]] = {node.token: [node.fate] for node in round_.nodes if node.parent == position.node}
     if drawn and round_.committed:
@@ -64,7 +64,7 @@ def table(round_: Round, position: Position, drawn: str | None, chosen_token: in
     rows = [
         _row(top, states.get(top.token, []), top.token == chosen_token)
         for top in position.top
-        if top.p or top.q or top.token in states  # a one-hot law leaves the rest of the table zero
+        if top.p or top.q or top.token in states  # under a one-hot law the other rows are zero
     ]
     outside = states.keys() - {top.token for top in position.top}
     beyond = "".join(_chips(texts[token], states[token]) for token in sorted(outside))
@@ -81,7 +81,7 @@ def table(round_: Round, position: Position, drawn: str | None, chosen_token: in
 
 
 def distortion(found: Distortion | None) -> str:
-    """How far the rule's law is from the reference law here, in one line; empty where it was not measured."""
+    """Distance of the rule's law from the reference law at the position, in one line; empty if not measured."""
     if found is None:
         return ""
     bits = [f"KL {numbers.NOTHING if found.kl is None else f'{numbers.probability(found.kl)} nats'}"]
@@ -103,7 +103,7 @@ def _row(top: TopToken, states: list[str], chosen: bool) -> str:
 
 
 def _chips(text: str, states: list[str]) -> str:
-    """The token once for everything that became of it here, with the words for it."""
+    """Chips of a token, one for each of its ``states`` here, with their words."""
     chips = "".join(f'<span class="sl-chip sl-{state}">{chip_text(text) or "∅"}</span>' for state in states)
     words = ", ".join(palette.STATES[state].label for state in states)
     return f"{chips} <small>{words}</small>" if words else ""

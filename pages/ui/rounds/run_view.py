@@ -1,4 +1,4 @@
-"""One run on the page: status, text, numbers, rounds. Live and History draw runs through here alike."""
+"""One run on the page: status, text, numbers, rounds. Live and History both draw runs with this module."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from pages.ui.kit.services import Services
 from pages.ui.rounds import counterparts, inspector, tokens, trees
 
 WINDOW = 30
-"""Rounds drawn at once: the latest while running, a page of them afterwards."""
+"""Rounds drawn at once: the latest during the run, one page of rounds afterwards."""
 
 TEXT_ROUNDS = 300
-"""Rounds whose text is drawn with origins; a longer run shows the latest of them, or those of the page."""
+"""Most rounds whose text is drawn with origins; a longer run shows the latest rounds, or those of the page."""
 
 TAIL_HEIGHT = 430
-"""Height of the scrolling list of rounds, in pixels: the inspector below it stays in sight."""
+"""Height of the scrolling list of rounds, in pixels, so that the inspector below stays in view."""
 
 FEW = 10
-"""Rounds that are listed at their own height when the run is over."""
+"""Most rounds of an ended run that are listed at full height, without scrolling."""
 
 
 def draw(services: Services, run: Shown) -> None:
-    """The whole run."""
+    """Draw the whole run."""
     head(run)
     if run.summary is None:
         return
@@ -39,7 +39,7 @@ def draw(services: Services, run: Shown) -> None:
 
 
 def head(run: Shown) -> None:
-    """The run's status, and why it ended if not by its own stop."""
+    """Draw the run's status, and why it ended unless by its own stop."""
     st.html(parts.status_line(run))
     if run.error:
         st.html(parts.note("bad", run.error, f"The run {_ENDED.get(run.status, 'ended')}."))
@@ -52,7 +52,7 @@ _ENDED = {"failed": "failed", "cancelled": "was cancelled", "interrupted": "was 
 
 
 def numbers_part(services: Services, run: Shown) -> None:
-    """The metrics of a run that has any, and where its time went."""
+    """Draw the run's metrics, if it has any, and its stage times."""
     if run.summary is None:
         return
     ratio = speed_up(services, run)
@@ -78,7 +78,7 @@ def _ended_without_rounds(run: Shown) -> None:
 
 
 def window(services: Services, run: Shown) -> Sequence[Round]:
-    """The rounds to draw: the tail of an active run, else the page that is chosen."""
+    """Rounds to draw: the latest of an active run, else the chosen page."""
     if run.active:
         first = max(0, run.total - WINDOW)
         first -= first % trees.BLOCK
@@ -93,7 +93,7 @@ def _page_key(run: Shown) -> str:
 
 
 def text(services: Services, run: Shown, shown: Sequence[Round]) -> None:
-    """The output, each token with its origin, and the whole of it to copy."""
+    """Draw the output, each token with its origin, and the whole text to copy."""
     whole = run.total <= TEXT_ROUNDS
     start = max(0, run.total - TEXT_ROUNDS) if run.active else 0
     part = rounds(services, run, start, run.total - start) if run.active or whole else shown
@@ -107,7 +107,7 @@ def text(services: Services, run: Shown, shown: Sequence[Round]) -> None:
 
 
 def text_part(run: Shown, part: Sequence[Round]) -> None:
-    """The text of these rounds of the run, each token with its origin."""
+    """Draw the text of these rounds, each token with its origin."""
     lead = "" if part and part[0].index == 0 else "… "
     body = tokens.output(part, run.plain)
     if body:
@@ -128,8 +128,8 @@ def _notices(run: Shown) -> None:
 
 
 def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False) -> None:
-    """These rounds of the run, neighbours in order, row by row, and the inspector below. Any stretch of them: a replay
-    shows those so far.
+    """Draw the rounds ``shown`` row by row, and the inspector below. They are any consecutive rounds of the run: a
+    replay shows the rounds so far.
 
     ``pages``: offer the run's other pages of :data:`WINDOW` rounds.
     """
@@ -140,7 +140,7 @@ def rounds_part(run: Shown, shown: Sequence[Round], *, pages: bool = False) -> N
 
 
 def listing(run: Shown, shown: Sequence[Round], *, pages: bool = False, numbered: bool = False) -> None:
-    """The rows alone. ``numbered``: a round's number chooses it in the run's inspector, which is open."""
+    """Draw the rows alone. ``numbered``: a click on a round's number shows that round in the run's open inspector."""
     if not shown:
         return
     title = f"Rounds {shown[0].index}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
@@ -153,7 +153,7 @@ def listing(run: Shown, shown: Sequence[Round], *, pages: bool = False, numbered
         states.insert(3, "cut")
     st.html(tokens.legend(states))
     height = TAIL_HEIGHT if run.active or len(shown) > FEW else "content"
-    # An active run's keeps to its end by style: Streamlit's autoscroll looks sixty times a second whether it has to.
+    # CSS keeps an active run's list scrolled to its end: Streamlit's autoscroll would check sixty times a second.
     kept = st.container(height=height, border=False, key=f"{'tail' if run.active else 'whole'}_{run.run_id}")
     with kept, st.container(key=f"roundlist_{run.run_id}"):
         for block in trees.blocks(shown):

@@ -1,4 +1,4 @@
-"""Tokens as HTML: one chip a candidate, and the output text with each token's origin."""
+"""Tokens as HTML: one chip per candidate, and the output text with each token's origin."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ NEAR = "the coin fell within 1e-5 of its threshold: float noise could have decid
 
 
 def candidate(node: Node) -> str:
-    """A candidate's chip: colour and mark of its fate; hover or focus shows its numbers."""
+    """Chip of a candidate: colour and mark of its fate; hover or focus shows its numbers."""
     return _chip(node.fate, node.text, tip(node))
 
 
 def committed(round_: Round, plain: bool) -> str:
-    """The chip of the token that the target itself added at the round's end; empty when it ended inside its draft."""
+    """Chip of the token that the target itself added at the round's end; empty if the round ended inside its draft."""
     if round_.source == "none" or not round_.committed:
         return ""
     text, state, description = last(round_, plain)
@@ -39,14 +39,14 @@ def last(round_: Round, plain: bool) -> tuple[str, str, str]:
 
 
 def output(rounds: Sequence[Round], plain: bool) -> str:
-    """The text of these rounds, in one flow: accepted stretches, corrections and bonus tokens each marked."""
+    """Text of these rounds as running text, with accepted stretches, corrections and bonus tokens marked."""
     if plain:
         return _stretch("plain", "".join(text for r in rounds for text in r.committed_text), "")
     return "".join(_round_text(r) for r in rounds)
 
 
 def legend(states: Sequence[str]) -> str:
-    """One line that names the marks in use."""
+    """Legend of the marks in use, on one line."""
     items = "".join(
         f'<span class="sl-key sl-{s.name}" title="{escape(s.meaning, quote=True)}">{s.label}</span>'
         for s in map(palette.STATES.__getitem__, states)
@@ -63,7 +63,7 @@ def _round_text(round_: Round) -> str:
 
 
 def _stretch(state: str, text: str, where: str) -> str:
-    """Neighbouring tokens of one origin as one element: thousands of tokens stay light."""
+    """Consecutive tokens of one origin as one element, which keeps thousands of tokens light."""
     if not text:
         return ""
     title = f' title="{palette.STATES[state].label} · {where}"' if where else ""
@@ -85,7 +85,7 @@ def _headline(state: str, text: str, token: int) -> str:
 
 
 def tip(node: Node) -> str:
-    """A candidate in words: token, fate, probabilities, coin; a line each."""
+    """A candidate in words: token, fate, probabilities and coin, one line each."""
     lines = [_headline(node.fate, node.text, node.token)]
     named = (("p", node.p), ("q", node.q), ("score", node.score))
     lines.append(" · ".join(f"{name} {numbers.probability(value)}" for name, value in named))

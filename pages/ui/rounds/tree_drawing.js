@@ -7,7 +7,7 @@ export default function ({ data, parentElement, setTriggerValue }) {
     Object.entries(attributes).forEach(([k, v]) => e.setAttribute(k, v));
     return e;
   };
-  // A round's number in the list of this run chooses the round.
+  // A click on a round's number in this run's list chooses that round.
   const round = (event) => {
     const at = event.target.closest?.('[data-round]');
     if (!at || at.dataset.run !== data.run) return;

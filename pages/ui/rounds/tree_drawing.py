@@ -1,7 +1,7 @@
-"""A round's draft as a drawing: the root left, candidates in columns by depth, the token that ended the round last.
+"""A round's draft as a drawing: the root on the left, candidates in columns by depth, the round's last token last.
 
-Placing is done here, in columns and rows; a small component paints the drawing and reports which candidate was chosen.
-Its script writes text with ``textContent`` alone.
+The layout, in columns and rows, is computed here; a small component paints it and reports which candidate was chosen.
+The component's script writes text only with ``textContent``.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _SCRIPT = Path(__file__).with_name("tree_drawing.js").read_text(encoding="utf-8"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One thing drawn. ``id``: a candidate's number, :data:`ROOT` or :data:`END`; ``state`` a name of the palette or
-    ``root``; ``committed``: it lies on the committed path."""
+    """One item of the drawing. ``id``: a candidate's number, :data:`ROOT` or :data:`END`; ``state``: a name of the
+    palette or ``root``; ``committed``: whether it lies on the committed path."""
 
     id: int
     parent: int | None
@@ -41,7 +41,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """A whole round, in columns and rows from 0; parents come before their children."""
+    """Layout of a whole round, in columns and rows from 0; parents come before their children."""
 
     marks: tuple[Mark, ...]
     columns: int
@@ -49,8 +49,8 @@ class Drawing:
 
 
 def drawing(round_: Round, plain: bool = False) -> Drawing:
-    """The round laid out: the committed path on the first row, its correction or bonus included, what
-    was tried or drafted beside it below: tested siblings first, each in the order of the draft."""
+    """Layout of the round: the committed path with its correction or bonus on the first row, all other candidates
+    below, tested siblings before untested ones, each in the order of the draft."""
     end = tokens.path_end(round_)
     ended = round_.source != "none" and bool(round_.committed)
     children: dict[int, list[int]] = {}
@@ -59,7 +59,7 @@ def drawing(round_: Round, plain: bool = False) -> Drawing:
     if ended:
         children.setdefault(end, []).append(END)
     path = {index for index, node in enumerate(round_.nodes) if node.fate == "accepted"}
-    for siblings in children.values():  # stable: within a kind the order of the draft stays
+    for siblings in children.values():  # a stable sort: the order of the draft stays within each rank
         siblings.sort(key=lambda child: _rank(round_, child))
     span = {END: 1}
     for index in (*reversed(range(len(round_.nodes))), ROOT):  # parents come before their children
@@ -87,7 +87,7 @@ def drawing(round_: Round, plain: bool = False) -> Drawing:
 
 
 def _rank(round_: Round, child: int) -> int:
-    """Committed, tested, untested."""
+    """Rank of a sibling: committed, then tested, then untested."""
     if child == END or round_.nodes[child].fate == "accepted":
         return 0
     return 2 if round_.nodes[child].u is None else 1
@@ -107,8 +107,8 @@ def summary(round_: Round, plain: bool = False) -> str:
 
 
 def draw(round_: Round, plain: bool, chosen: int, run_id: str, key: str, on_pick: Callable[[], None]) -> None:
-    """Paints the round. ``chosen`` is the mark shown as chosen; ``on_pick`` is called when another is, or when a
-    round number of this run's list is: the component's state under ``key`` has which."""
+    """Draw the round. ``chosen``: the mark shown as chosen. ``on_pick`` is called when a person chooses another mark
+    or a round's number in this run's list; the component's state under ``key`` holds the choice."""
     placed = drawing(round_, plain)
     _component()(
         key=key,

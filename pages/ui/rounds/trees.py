@@ -1,6 +1,6 @@
-"""Rounds as HTML rows: a chain runs along the line, a tree branches downwards from where its siblings part.
+"""Rounds as HTML rows: a chain runs along the line, a tree branches downwards where siblings part.
 
-The same markup draws both, since a chain is a tree with one branch. ``preview`` draws a shape before any run.
+The same markup serves both, since a chain is a tree with one branch. ``preview`` draws a shape before any run.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from pages.ui.kit import numbers, palette
 from pages.ui.rounds import tokens
 
 FOLD_ABOVE = 12
-"""Rounds with more candidates than this fold their wholly unreached branches away."""
+"""Number of candidates above which a round's wholly unreached branches are folded away."""
 
 BLOCK = 10
-"""Rounds in one page element: a finished block never changes, so the browser leaves it alone while later ones grow."""
+"""Rounds in one page element: a finished block never changes, so the browser need not redraw it for later rounds."""
 
 PREVIEW_DECAY = 0.62
-"""Preview only: each next-best sibling is thought this much less likely than the one before."""
+"""Preview only: assumed ratio of a sibling's probability to that of the next better sibling."""
 
 PREVIEW_MOST = 48
-"""Preview only: more dots than this add nothing."""
+"""Preview only: most dots drawn."""
 
 
 def rows(rounds: Sequence[Round], plain: bool, run_id: str = "") -> str:
-    """Rounds one below the other; plain rounds, a chip each, share a line. With ``run_id`` a round's number chooses it
-    in that run's inspector."""
+    """Rounds as rows; plain rounds, of one chip each, share a line. With ``run_id``, a click on a round's number shows
+    it in that run's inspector."""
     if plain:
         chips = "".join(tokens.committed(r, plain=True) for r in rounds)
         return f'<div class="sl-round sl-plainrow">{_number(rounds[0].index, run_id)}<div>{chips}</div></div>'
@@ -36,7 +36,7 @@ def rows(rounds: Sequence[Round], plain: bool, run_id: str = "") -> str:
 
 
 def blocks(rounds: Sequence[Round]) -> list[Sequence[Round]]:
-    """Rounds cut where their index is a multiple of :data:`BLOCK`, so that a sliding window keeps its borders."""
+    """Rounds in blocks that start at multiples of :data:`BLOCK`, so that a sliding window keeps the same blocks."""
     cut: list[list[Round]] = []
     for r in rounds:
         if not cut or r.index % BLOCK == 0:
@@ -66,7 +66,7 @@ def _row(round_: Round, run_id: str) -> str:
 
 
 def _distortion(round_: Round) -> str:
-    """A mark for a round whose rule emitted another law than the reference; none where the difference is rounding."""
+    """Mark of a round whose rule emitted another law than the reference; empty if the difference is only rounding."""
     found = distortion_of([round_])
     tv = found.get("distortion_tv")
     if tv is None or tv < ROUNDING:
@@ -94,7 +94,7 @@ def _branching(round_: Round) -> bool:
 
 
 class _Branches:
-    """A round's candidates, nested by parent; ``end``, the token that the target added, is drawn at its path's end."""
+    """Candidates of a round, nested by parent; ``end``, the token that the target added, ends the accepted path."""
 
     def __init__(self, round_: Round, end: str = "") -> None:
         self.nodes = round_.nodes
@@ -113,7 +113,7 @@ class _Branches:
         return self._fork(roots, folding, ended=self.at == ROOT)
 
     def _stem(self, index: int, folding: bool) -> str:
-        """A candidate and its only children in a row, then the fork where they part."""
+        """A candidate and its descendants in a row as long as each is an only child, then the fork."""
         chips = []
         while True:
             chips.append(tokens.candidate(self.nodes[index]))
@@ -125,8 +125,8 @@ class _Branches:
             index = below[0]
 
     def _fork(self, siblings: Sequence[int], folding: bool, ended: bool = False) -> str:
-        """Siblings one below the other, and below them the end when all were rejected (``ended``). What was never
-        reached folds away: all of them at once, or branch by branch."""
+        """Siblings one below the other, then the end if all were rejected (``ended``). Unreached branches are folded
+        away, all at once or one by one."""
         if folding and all(self.untouched[index] for index in siblings):
             return _folded(sum(self.untouched[index] for index in siblings), self._fork(siblings, folding=False))
         items = []
@@ -141,7 +141,7 @@ class _Branches:
         return f'<ul class="sl-fork">{"".join(items)}</ul>'
 
     def _untouched(self) -> list[int]:
-        """Per node: candidates in its branch when none of them was reached, else 0."""
+        """Per node: number of candidates in its branch if none of them was reached, else 0."""
         size = [1 if node.fate == "unreached" else 0 for node in self.nodes]
         whole = [node.fate == "unreached" for node in self.nodes]
         for index in range(len(self.nodes) - 1, -1, -1):  # parents come before their children
@@ -157,7 +157,7 @@ def _folded(count: int, html: str) -> str:
 
 
 def preview(shape: ShapeSpec) -> str:
-    """The shape as dots: root and the candidates it would draft. A tree's real branches follow the draft's scores."""
+    """The shape as dots: the root and its candidates. The branches of a real tree follow the draft's scores."""
     parents = preview_parents(shape)
     children: dict[int, list[int]] = {}
     for index, parent in enumerate(parents):
