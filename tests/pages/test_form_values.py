@@ -8,6 +8,7 @@ from core.errors import BadInput
 from core.grammar import parse_allowed, parse_drafter, parse_rule, parse_shape
 from core.types import PairSpec, Request, RunSpec, Sampling, Stops
 from pages.ui.kit.fields import bounds
+from pages.ui.lab import rule_fields
 from pages.ui.live.examples import EXAMPLES
 from pages.ui.live.form_values import DEFAULTS, show_stop, spec_of, stop_strings, values_of
 
@@ -94,3 +95,10 @@ def test_fields_take_their_limits_from_the_specification() -> None:
     assert bounds(Sampling, "temperature") == (0.0, 100.0)
     assert bounds(Sampling, "top_p") == (None, 1.0)  # exclusive at 0: validation says so
     assert bounds(Stops, "max_new_tokens") == (1, 1_000_000)
+
+
+def test_the_rule_lab_and_the_live_form_start_from_the_same_values():
+    lab, live = rule_fields.DEFAULTS, DEFAULTS
+    shared = lab.keys() & live.keys() - {"top_k", "top_p"}  # on Live these are the sampling's
+    assert {"ell", "p_base", "redraw", "typical_epsilon"} <= shared
+    assert {name: lab[name] for name in shared} == {name: live[name] for name in shared}
