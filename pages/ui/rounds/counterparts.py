@@ -81,7 +81,7 @@ def start(app: Services, run: Shown, other: Counterpart) -> tuple[str, str]:
 
 
 def _base(ids: tuple[str, str], other: Counterpart) -> str:
-    """Id of the baseline: the counterpart if plain, lossless or a chain; the run itself if the counterpart is a tree."""
+    """Id of the baseline: the plain, lossless or chain counterpart; the run itself if the counterpart is a tree."""
     run, counterpart = ids
     return run if other.kind == "tree" else counterpart
 
