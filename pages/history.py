@@ -42,7 +42,7 @@ def page() -> None:
 
 def closed() -> None:
     """The database could not be opened."""
-    st.html(parts.empty("History can't be read", "Put right what the sentence above names, then open it again."))
+    st.html(parts.empty("History can't be read", "Fix the problem above, then try again."))
     if st.button("Open again", icon=":material/refresh:", help="Runs in flight end as interrupted."):
         reopen()
         st.rerun()

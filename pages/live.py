@@ -24,13 +24,13 @@ START_PAUSED = "start_paused"
 
 KEPT = f"{PAUSE_LIMIT_S / 60:g} minutes"
 PAUSE = "Pause after the round in progress. The device is free for other runs meanwhile."
-RESUME = "Go on, round after round."
-STEP = "Decode one more round, then pause again; in a race, one in each lane."
+RESUME = "Decode without further pauses."
+STEP = "Decode one round, then pause again (in a race, one round per lane)."
 STEP_OFF = "Pause first, or start paused: then each step is one round."
-OVER = "Nothing is going on that could be paused."
+OVER = "Nothing is running."
 PAUSED = (
-    f"The device is free for other runs. The cache is kept for {KEPT} after the last round or step; then the run ends "
-    "as cancelled, with the rounds that it has. Step makes one round, Resume goes on."
+    f"The device is free for other runs. The cache is kept for {KEPT} after the last round or step; after that the run "
+    "is cancelled, and its rounds are kept."
 )
 
 
@@ -139,7 +139,7 @@ def form(app: Services) -> None:
         )
         paused = st.toggle(
             "Start paused",
-            help="Pause before the first round, then go on step by step or with Resume.",
+            help="Pause before the first round; then step or resume.",
             key=START_PAUSED,
             persist_state="session",
         )
@@ -165,7 +165,7 @@ def watched(app: Services, run: Shown | None, rival: Shown | None) -> None:
     """What is shown, drawn again and again while any of it is active."""
     if run is None:
         controls(app, [])
-        st.html(parts.empty("No run yet", "Press Run to decode the prompt and watch how each candidate fares."))
+        st.html(parts.empty("No run yet", "Press Run to decode the prompt and watch which candidates are accepted."))
         return
     ids = [run.run_id] + ([rival.run_id] if rival else [])
     active = run.active or (rival is not None and rival.active)

@@ -36,7 +36,7 @@ MAX_USED = 40
 """Pairs of stored runs that are listed."""
 
 
-LOAD = "Brings the pair into the engine's memory by decoding one token; the pair loaded before makes room."
+LOAD = "Loads the pair (decodes one token). The pair loaded now is unloaded."
 DOWNLOAD = "Fetches what is missing and brings the pair into the engine's memory."
 UNLOAD = "Frees the engine's memory, after the run in flight."
 CONVERTS = (
@@ -79,7 +79,7 @@ def settings() -> tuple[Device, Precision, int]:
         key=KEY + "precision",
     )
     rows = st.number_input(
-        "Slot, tokens",
+        "Context length, tokens",
         min_value=1,
         max_value=10_000_000,
         value=4096,

@@ -51,7 +51,7 @@ def made(url: str, page: Page) -> dict[str, tuple[str, str]]:
     expect(page.locator('[data-metric="speed_up"] dd')).to_contain_text("×", timeout=SLOW_MS)
     page.get_by_role("combobox", name="Drafter").first.click()
     page.get_by_role("option", name="Early exit").click()
-    for label, value in (("Candidates γ", "5"), ("Temperature", "0.7"), ("Most new tokens", "24")):
+    for label, value in (("Candidates γ", "5"), ("Temperature", "0.7"), ("Max new tokens", "24")):
         field = page.get_by_role("spinbutton", name=label)
         field.fill(value)
         field.press("Tab")

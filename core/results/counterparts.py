@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from core.grammar import format_allowed, format_rule, format_shape
+from core.grammar import format_allowed, format_rule
 from core.results.matching import plain_counterpart, reference_sampling
 from core.types import (
     Block,
@@ -44,7 +44,7 @@ def counterparts(request: Request) -> list[Counterpart]:
         Counterpart(
             "plain",
             plain_counterpart(request),
-            "Plain decoding of the same target under the same law: what speculation has to beat.",
+            "Plain decoding with the same model and sampling.",
         )
     ]
     if shape := _other_shape(request):
@@ -64,7 +64,7 @@ def _other_shape(request: Request) -> Counterpart | None:
             return Counterpart(
                 "tree",
                 request.model_copy(update={"shape": tree}),
-                f"The tree {format_shape(tree)} verifies {budget} nodes a round, as {format_shape(request.shape)} does"
+                f"A tree with the same budget ({tree.steps} deep, {tree.topk} wide, {budget} nodes a round)"
                 + ("; its candidates are the draft's best, not samples." if request.samples_candidates else "."),
             )
         case TreeShape(nodes=nodes):
@@ -72,8 +72,7 @@ def _other_shape(request: Request) -> Counterpart | None:
             return Counterpart(
                 "chain",
                 request.model_copy(update={"shape": chain}),
-                f"The chain {format_shape(chain)} verifies {nodes} nodes a round, "
-                f"as {format_shape(request.shape)} does.",
+                f"A chain with the same budget ({nodes} nodes a round).",
             )
         case _:
             return None

@@ -7,6 +7,7 @@ rules alone.
 from __future__ import annotations
 
 from core.grammar import format_rule
+from core.rules.catalogue import is_lossless
 from core.types import (
     AdaptiveInterpolation,
     Block,
@@ -22,6 +23,14 @@ from core.types import (
     TruncationSpec,
     Typical,
 )
+
+
+def changes_output(request: Request) -> bool:
+    """True if the request's rule can change the output's distribution: it is lossy, and the request samples, or the
+    rule judges by a law r* of its own, whose most probable token need not be the target's."""
+    if is_lossless(request.rule):
+        return False
+    return not request.sampling.greedy or isinstance(request.rule, TargetLawSpec)
 
 
 def notices(request: Request) -> list[str]:
@@ -41,8 +50,8 @@ def _greedy(request: Request) -> str:
     name = format_rule(request.rule)
     if not isinstance(request.rule, TargetLawSpec):
         return (
-            f"At temperature 0 the target has one token, so {name} accepts what lossless verification accepts: "
-            "the output is the target's greedy one."
+            f"At temperature 0 {name} changes nothing: it accepts what lossless verification accepts, and the output "
+            "is the target's greedy text."
         )
     if request.samples_candidates or request.drafter.kind != "prompt_lookup":
         return (
@@ -50,8 +59,8 @@ def _greedy(request: Request) -> str:
             "temperature; the token after a fully accepted draft is the target's."
         )
     return (
-        f"At temperature 0 {name} accepts the most probable token of its own law r*, and a copied candidate has no q "
-        "but certainty (one-hot)."
+        f"At temperature 0 {name} accepts the most probable token of its own law r*, and a copied candidate counts "
+        "as q = 1."
     )
 
 

@@ -66,7 +66,7 @@ def ask(page: Page, prompt: str, tokens: int | None = None) -> None:
     field.fill(prompt)
     field.press("Tab")
     if tokens is not None:
-        limit = page.get_by_label("Most new tokens")
+        limit = page.get_by_label("Max new tokens")
         limit.fill(str(tokens))
         limit.press("Tab")
     before = page.url

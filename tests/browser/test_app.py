@@ -23,7 +23,7 @@ def test_the_default_example_runs_and_its_rounds_appear_as_chips(app: RunningApp
     expect(page.locator(".sl-round")).to_have_count(30)
     assert re.search(r"run=[0-9a-z]{26}$", page.url)
     page.get_by_test_id("stPaginationNext").click()
-    expect(page.get_by_text("Rounds 30–47")).to_be_visible()
+    expect(page.get_by_text("Rounds 31–48")).to_be_visible()
 
 
 def test_a_run_is_stopped_and_keeps_its_rounds(app: RunningApp, view: View) -> None:

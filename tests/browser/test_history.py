@@ -155,7 +155,7 @@ def test_exports_download_and_open(app: RunningApp, view: View, tmp_path: Path) 
         page.get_by_role("radiogroup", name="What").get_by_text(what).click()
         page.get_by_role("radiogroup", name="Format").get_by_text(format, exact=True).click()
         settled(page)
-        page.get_by_role("button", name="Make the file").click()
+        page.get_by_role("button", name="Create file").click()
         with page.expect_download() as download:
             page.get_by_role("button", name=re.compile(r"^Download \(")).click()
         saved[f"{what} {format}"] = tmp_path / download.value.suggested_filename

@@ -27,9 +27,11 @@ def prepare(page: Page, prompt: str, tokens: int) -> None:
     """A race of chain:5 against its tree, ready to start."""
     fill(page, ".st-key-form", "Prompt", prompt)
     fill(page, ".st-key-form", "Candidates γ", "5")
-    fill(page, ".st-key-form", "Most new tokens", str(tokens))
+    fill(page, ".st-key-form", "Max new tokens", str(tokens))
     page.get_by_text("Race a second configuration").click()
-    expect(page.locator(".st-key-race_form")).to_contain_text("s3_k2_d6 verifies 6 nodes a round, as chain:5 does")
+    expect(page.locator(".st-key-race_form")).to_contain_text(
+        "A tree with the same budget (3 deep, 2 wide, 6 nodes a round)"
+    )
     ready(page)
 
 
@@ -98,7 +100,7 @@ def test_a_race_that_starts_paused_is_stepped_resumed_reloaded_and_stopped(app: 
 def test_the_inspector_is_reached_and_read_by_keyboard(app: RunningApp, view: View) -> None:
     page = view(app.url)
     fill(page, ".st-key-form", "Prompt", "tree by keyboard")
-    fill(page, ".st-key-form", "Most new tokens", "12")
+    fill(page, ".st-key-form", "Max new tokens", "12")
     page.locator(".st-key-run button").click()
     status(page, "done")
     ready(page)
@@ -107,7 +109,7 @@ def test_the_inspector_is_reached_and_read_by_keyboard(app: RunningApp, view: Vi
     page.locator('[data-round="2"]').focus()
     page.keyboard.press("Enter")
     expect(page.locator('[class*="st-key-inspected_"] input')).to_have_value("2")
-    expect(tree).to_have_attribute("aria-label", re.compile("^Round 2: 5 candidates"))
+    expect(tree).to_have_attribute("aria-label", re.compile("^Round 3: 5 candidates"))
     tree.locator('[aria-pressed="true"]').focus()
     for key, text in (("ArrowLeft", "Ba"), ("ArrowLeft", "B"), ("ArrowDown", "A")):
         page.keyboard.press(key)
@@ -122,7 +124,7 @@ def test_the_inspector_is_reached_and_read_by_keyboard(app: RunningApp, view: Vi
 def test_markup_in_a_drawn_tree_stays_inert(app: RunningApp, view: View) -> None:
     page = view(app.url)
     fill(page, ".st-key-form", "Prompt", "hostile tree")
-    fill(page, ".st-key-form", "Most new tokens", "12")
+    fill(page, ".st-key-form", "Max new tokens", "12")
     page.locator(".st-key-run button").click()
     status(page, "done")
     expect(page.locator(".sl-drawing button", has_text="<img␣src=x").first).to_be_visible()

@@ -347,7 +347,7 @@ def test_a_counterpart_of_this_session_is_compared_at_once(open_page: Open, stor
     keep(store, 2, PLAIN, RunSpec(pair=spec.pair, request=plain.request))
     services = fake_app.stored_services(store)
     at = clean(open_page("compare", services, runs=id_of(1)))
-    assert "Measured already." in html(at) and plain.reason in html(at)
+    assert "It has been measured." in html(at) and plain.reason in html(at)
     clean(at.button(key="compare_plain").click().run())
     assert submitted(services) == []
     assert (at.query_params["runs"], at.query_params["base"]) == (link(1, 2), id_of(2))
@@ -358,7 +358,7 @@ def test_a_counterpart_that_is_missing_is_run_first_and_waited_for(open_page: Op
     keep(store, 1, CHAIN, spec)
     services = fake_app.stored_services(store)
     at = clean(open_page("compare", services, runs=id_of(1)))
-    assert "It is run first." in html(at)
+    assert "It will be run now." in html(at)
     clean(at.button(key="compare_tree").click().run())
     (asked_for,) = submitted(services)
     assert asked_for.request == next(one for one in counterparts(spec.request) if one.kind == "tree").request
@@ -398,7 +398,7 @@ def test_a_run_of_an_earlier_session_is_run_again_beside_its_counterpart(open_pa
     keep(store, 1, CHAIN, spec, session="yesterday")
     services = fake_app.stored_services(store)
     at = clean(open_page("compare", services, runs=id_of(1)))
-    assert "Both are run again" in html(at)
+    assert "both will be run again" in html(at)
     clean(at.button(key="compare_plain").click().run())
     assert [one.request.drafter.kind for one in submitted(services)] == ["prompt_lookup", "none"]
     assert submitted(services)[0] == spec
@@ -429,7 +429,7 @@ def test_the_same_counterpart_on_its_way_is_not_asked_for_twice(open_page: Open,
     assert isinstance(jobs, fake_app.FakeJobs)
     jobs.put(fake_app.queued(id_of(9), RunSpec(pair=spec.pair, request=counterparts(spec.request)[0].request)))
     at = clean(open_page("compare", services, runs=id_of(1)))
-    assert "On its way." in html(at)
+    assert "It is being measured." in html(at)
     clean(at.button(key="compare_plain").click().run())
     assert jobs.submitted == []
     assert at.query_params["runs"] == link(1, 9)
@@ -438,7 +438,7 @@ def test_the_same_counterpart_on_its_way_is_not_asked_for_twice(open_page: Open,
 def test_what_lossless_promises_is_said_where_a_lossless_run_is_shown(open_page: Open, store: Store) -> None:
     keep(store, 1, CHAIN, asked())
     at = clean(open_page("history", fake_app.stored_services(store), run=id_of(1)))
-    assert any("What lossless promises" in expander.label for expander in at.expander)
+    assert any("What lossless does" in expander.label for expander in at.expander)
 
 
 # -- words

@@ -77,7 +77,7 @@ def test_a_stop_string_is_one_line_in_the_form_whatever_it_holds(text: str) -> N
         ({"pair": ""}, "The pair is ''"),
         ({"seed": "-1"}, "Seed is '-1'"),
         ({"gamma": None}, "γ is None"),
-        ({"max_new_tokens": 0}, "Most new tokens is 0"),
+        ({"max_new_tokens": 0}, "Max new tokens is 0"),
         ({"drafter": "prompt_lookup", "min_ngram": 4, "max_ngram": 2}, "Prompt lookup's shortest n-gram 4"),
         ({"shape": "tree", "steps": 1, "topk": 1, "nodes": 9}, "The shape s1_k1 reaches at most 1 candidates"),
         ({"rule": "lenience", "ell": 0.0}, "ℓ is 0.0"),

@@ -125,11 +125,11 @@ def test_an_opened_run_shows_its_settings_numbers_and_rounds_from_the_store(open
     fake_app.keep(store, sample.RUN_ID, CHAIN)
     at = clean(open_page("history", fake_app.stored_services(store), run=sample.RUN_ID))
     drawn = html(at)
-    assert "Rounds 0–29" in drawn
+    assert "Rounds 1–30" in drawn
     assert "prompt_lookup" in drawn and "chain:4" in drawn
     assert 'data-metric="tokens_per_round"' in drawn
     at.get("pagination")[0].set_value(2).run()  # type: ignore[attr-defined]
-    assert "Rounds 30–39" in html(clean(at))
+    assert "Rounds 31–40" in html(clean(at))
 
 
 def test_a_run_of_another_session_offers_no_button_to_measure_plain(open_page: Open, store: Store) -> None:

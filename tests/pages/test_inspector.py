@@ -85,8 +85,8 @@ def test_the_longest_chain_is_placed() -> None:
 
 def test_the_drawing_is_told_in_words_as_well() -> None:
     words = tree_drawing.summary(sample.tree(3))
-    assert words.startswith("Round 3: 5 candidates, 2 accepted, 1 rejected, 2 unreached, then a bonus.")
-    assert tree_drawing.summary(sample.plain(), plain=True) == "Round 0: no draft."
+    assert words.startswith("Round 4: 5 candidates, 2 accepted, 1 rejected, 2 unreached, then a bonus.")
+    assert tree_drawing.summary(sample.plain(), plain=True) == "Round 1: no draft."
 
 
 def test_a_coin_is_drawn_against_its_threshold_with_the_decision() -> None:
@@ -159,7 +159,7 @@ TREES = [walked(parse_shape("s3_k2_d6"), index) for index in range(6)]
 def test_an_ended_run_opens_at_its_first_round_and_the_position_of_its_last_token(open_page: Open) -> None:
     drawn = html(opened(open_page, TREES))
     end = inspector.tokens.path_end(TREES[0])
-    assert f"after candidate {end}" in drawn if end != ROOT else "after the committed prefix" in drawn
+    assert f"after candidate {end + 1}" in drawn if end != ROOT else "after the committed prefix" in drawn
     assert "Draft 10 ms" in drawn
     assert "Verify 30 ms" in drawn
     assert 'data-round="0"' in drawn
@@ -167,12 +167,12 @@ def test_an_ended_run_opens_at_its_first_round_and_the_position_of_its_last_toke
 
 def test_the_round_is_chosen_by_number_and_stays_in_view(open_page: Open) -> None:
     at = opened(open_page, TREES)
-    at.number_input(key=f"round_{sample.RUN_ID}").set_value(4).run()
+    at.number_input(key=f"round_{sample.RUN_ID}").set_value(5).run()
     assert not at.exception
     correct = TREES[4].count("unreached")
     assert f"{correct} unreached" in html(at)
     at.number_input(key=f"round_{sample.RUN_ID}").set_value(4000).run()
-    assert at.number_input(key=f"round_{sample.RUN_ID}").value == 5
+    assert at.number_input(key=f"round_{sample.RUN_ID}").value == 6
 
 
 def test_a_candidate_shows_the_coins_of_its_position(open_page: Open) -> None:
@@ -203,7 +203,7 @@ def test_a_running_run_keeps_the_inspector_closed_and_a_paused_one_follows_its_l
     assert "data-round" not in html(at)
     jobs.put(replace(fake_app.running(TREES), paused=True), TREES)
     at = open_page("live", app, run=sample.RUN_ID)
-    assert at.number_input(key=f"round_{sample.RUN_ID}").value == 5
+    assert at.number_input(key=f"round_{sample.RUN_ID}").value == 6
     at.number_input(key=f"round_{sample.RUN_ID}").set_value(2).run()
     assert at.toggle(key=f"follow_{sample.RUN_ID}").value is False
     assert at.number_input(key=f"round_{sample.RUN_ID}").value == 2

@@ -148,7 +148,7 @@ def test_plain_is_raced_with_one_click(open_page: Open) -> None:
     at = open_page("live", fake_services(jobs, NoRuns()))
     at.toggle(key="race_on").set_value(True).run()
     clean(at.button(key="race_plain_counterpart").click().run())
-    assert "what speculation has to beat" in html(at)
+    assert "Plain decoding with the same model and sampling" in html(at)
     at.button(key="run").click().run()
     assert isinstance(jobs.submitted[1].request.drafter, NoDrafter)
 

@@ -81,14 +81,14 @@ def rows(sides: Sequence[Side], base: int, ratios: Sequence[float | None]) -> li
 def _row(name: str, line: Sequence[Change], base: int, summaries: Sequence[Summary], group: str) -> Row:
     metric = GLOSSARY[name]
     cells = tuple(cell(name, change, place == base) for place, change in enumerate(line))
-    tip = f"{metric.definition}\n{_direction(metric.better)}"
+    tip = f"{metric.definition}{_direction(metric.better)}"
     if name == "peak_memory_bytes" and any(summary.peak_memory_kind != "cuda_allocated" for summary in summaries):
         tip += "\nHere it counts every run since the engine's process started, so it is not compared."
     return Row(metric.label, cells, tip, numbers.unit_beside(metric), group, name)
 
 
 def _direction(better: str | None) -> str:
-    return f"{better.capitalize()} is better." if better else "Neither more nor less is better."
+    return f"\n{better.capitalize()} is better." if better else ""
 
 
 def cell(name: str, change: Change, base: bool = False) -> Cell:

@@ -50,7 +50,7 @@ def _choice(asked: RunFilter, count: int) -> None:
     wanted = (asked, table, format)
     begun = st.session_state.get(ASKED)
     view = exports.view(begun[0]) if begun and begun[1] == wanted else None
-    label = "Make the file" if view is None or view.status != "ready" else "Make it again"
+    label = "Create file" if view is None or view.status != "ready" else "Create again"
     running = view is not None and view.status == "running"
     if st.button(label, icon=":material/draft:", disabled=running, width="stretch", key="export_make"):
         try:

@@ -20,7 +20,7 @@ KEY = "history_"
 KEPT = ("sort", "descending")
 """Parts of the view without a field, which the table's headings set."""
 
-ARCHIVED_LABELS: dict[Archived, str] = {"no": "In use", "only": "Archived", "all": "In use and archived"}
+ARCHIVED_LABELS: dict[Archived, str] = {"no": "Active", "only": "Archived", "all": "Active and archived"}
 
 
 def bar(facets: Facets) -> None:
@@ -54,7 +54,7 @@ def bar(facets: Facets) -> None:
 def shelf() -> None:
     """Draw the choice between runs in use and archived runs."""
     st.selectbox(
-        "Shelf",
+        "Show",
         ARCHIVED,
         format_func=ARCHIVED_LABELS.__getitem__,
         label_visibility="collapsed",
@@ -73,7 +73,7 @@ def columns() -> None:
         help="In the order in which they are chosen.",
         **_key("columns"),
     )
-    st.button("Usual columns", icon=":material/restart_alt:", on_click=_usual_columns, key="history_usual")
+    st.button("Reset columns", icon=":material/restart_alt:", on_click=_usual_columns, key="history_usual")
 
 
 def current() -> View:

@@ -146,9 +146,9 @@ def _count(found: DeltaGenerator, count: int) -> None:
 def _nothing(runs: Runs, view: View) -> None:
     """Draw the empty state: no run matches, or there are no runs at all."""
     if runs.count(RunFilter(archived=None)):
-        more = " Archived ones are on another shelf." if view.archived == "no" else ""
-        st.html(parts.empty("No run matches", f"Loosen the filter to see more runs.{more}"))
-        st.button("Clear the filter", icon=":material/filter_alt_off:", on_click=filters.clear, key="history_clear")
+        more = " Archived runs are hidden." if view.archived == "no" else ""
+        st.html(parts.empty("No run matches", f"Change or clear the filters to see more runs.{more}"))
+        st.button("Clear the filters", icon=":material/filter_alt_off:", on_click=filters.clear, key="history_clear")
     else:
         st.html(parts.empty("No runs yet", "Every run of the Live page is kept here, with each of its rounds."))
         st.page_link("pages/live.py", label="Go to Live", icon=":material/play_circle:")

@@ -107,10 +107,10 @@ COLUMNS: dict[str, Column] = {
     ),
     "seed": Column("Seed", "seed", lambda run: str(run.spec.request.seed), number=True),
     "max_new_tokens": Column(
-        "Limit",
+        "Max new tokens",
         "max_new_tokens",
         lambda run: numbers.quantity(run.spec.request.stops.max_new_tokens),
-        "Most new tokens that were asked for.",
+        "Limit on the output's length.",
         number=True,
     ),
     "rounds": _metric("rounds", numbers.quantity),

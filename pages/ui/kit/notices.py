@@ -23,9 +23,7 @@ EARLY_EXIT = (
     "An exit that was not trained shows the mechanism, not a speed-up: the first layers seldom agree with the "
     "whole model. LayerSkip-trained models are made for it."
 )
-LOSSY = (
-    "This rule changes the law of the output: it accepts more, and the text is no longer distributed as the target's."
-)
+LOSSY = "Lossy: the output no longer follows the target's distribution."
 LEADS = {SAME_SEED: "Same seed.", PRECISION: "Precision.", OTHER_TARGET: "Another target."}
 
 
@@ -37,5 +35,5 @@ def show(*notices: str) -> None:
 
 def folded() -> None:
     """Draw all notices, folded behind one line, for pages on which nothing has been compared yet."""
-    with st.expander("What lossless promises, and what not"):
+    with st.expander("What lossless does and doesn't guarantee"):
         show(SAME_SEED, PRECISION, OTHER_TARGET)

@@ -121,7 +121,7 @@ PAIRS: dict[str, State] = {
         State("loaded", "●", GREEN, "loaded now", "in the engine's memory: the next run of it starts at once"),
         State("loading", "◔", ORANGE, "loading", "on its way into the engine's memory"),
         State("here", "✓", BLUE, "on this machine", "every file is here; a run or Load brings it into memory"),
-        State("missing", "○", GREY, "not here", "something is not on this machine"),
+        State("missing", "○", GREY, "not downloaded", "something is not on this machine"),
     )
 }
 

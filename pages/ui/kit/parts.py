@@ -52,7 +52,9 @@ def status_line(run: Shown) -> str:
     if run.paused and not run.halted:
         bits.append("will pause before its first round")
     if run.started_at is not None:
-        bits.append(f"{numbers.elapsed(run.started_at, run.ended_at)} {'elapsed' if run.active else 'in all'}")
+        bits.append(
+            f"{numbers.elapsed(run.started_at, run.ended_at)} {'elapsed' if run.active else 'total, loading included'}"
+        )
     line = "".join(f"<span>{escape(bit)}</span>" for bit in bits)
     return f'<div class="sl-status" data-status="{status}">{badge(status)}{line}</div>{_progress_bar(run)}'
 
@@ -181,7 +183,7 @@ def settings(spec: RunSpec) -> list[tuple[str, str]]:
         ("Shape", format_shape(r.shape)),
         ("Rule", format_rule(r.rule)),
         ("Sampling", ", ".join([warmth, *odd])),
-        ("Limit", f"{numbers.quantity(r.stops.max_new_tokens)} new tokens"),
+        ("Max new tokens", numbers.quantity(r.stops.max_new_tokens)),
         ("Seed", str(r.seed)),
         ("Chat template", "on" if r.chat else "off"),
     ]

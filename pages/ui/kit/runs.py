@@ -11,8 +11,9 @@ from core.jobs.queue import JobView
 from core.records import TERMINAL, Fingerprint, Round, RunStatus, Summary
 from core.results.matching import measured_speed_up
 from core.results.metrics import progress
+from core.rules.degenerate import changes_output
 from core.run_id import is_run_id
-from core.types import ChainShape, EarlyExitDrafter, NoDrafter, RunSpec, is_lossless
+from core.types import ChainShape, EarlyExitDrafter, NoDrafter, RunSpec
 from pages.ui.kit.services import Services
 from storage.queries import StoredRun
 
@@ -69,8 +70,8 @@ class Shown:
 
     @property
     def lossy(self) -> bool:
-        """Whether the rule changes the law of the output."""
-        return not is_lossless(self.spec.request.rule)
+        """Whether the rule can change the distribution of this run's output."""
+        return changes_output(self.spec.request)
 
 
 def valid_id(text: str | None) -> str | None:

@@ -58,7 +58,9 @@ def _shape(prefix: str) -> None:
 
 
 def _rule(prefix: str, asked: RunSpec | str | None) -> None:
-    if not _rule_fields(prefix).lossless:
+    entry = _rule_fields(prefix)
+    lossy = degenerate.changes_output(asked.request) if isinstance(asked, RunSpec) else not entry.lossless
+    if lossy:
         st.html(parts.note("warn", notices.LOSSY))
     for sentence in degenerate.notices(asked.request) if isinstance(asked, RunSpec) else ():
         st.html(parts.note("info", sentence))

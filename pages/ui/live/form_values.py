@@ -169,7 +169,7 @@ def _shape(v: Values) -> Any:
 _WORDS = {one.field: one.symbol for entry in catalogue.RULES for one in entry.parameters if one.symbol} | {
     "prompt": "The prompt",
     "name": "The pair",
-    "max_new_tokens": "Most new tokens",
+    "max_new_tokens": "Max new tokens",
     "stop_strings": "A stop string",
     "min_ngram": "Shortest n-gram",
     "max_ngram": "Longest n-gram",

@@ -40,7 +40,7 @@ def prompt_part(pairs: Sequence[PairStatus]) -> None:
     name = st.selectbox(
         "Pair",
         names,
-        format_func=lambda name: name if name not in known or known[name].available else f"{name} · not here",
+        format_func=lambda name: name if name not in known or known[name].available else f"{name} · not downloaded",
         accept_new_options=True,
         help="Target and draft. Type TARGET or TARGET+DRAFT for hub names or local folders.",
         **key(KEY, "pair"),
@@ -112,20 +112,22 @@ def _sampling() -> None:
             lambda: number("η", Sampling, "eta", 0.01, KEY, help="η-sampling; 0 is off."),
             lambda: number("ε", Sampling, "epsilon", 0.01, KEY, help="ε-sampling; 0 is off."),
         )
-        whole("Fewest new tokens", Sampling, "min_new_tokens", KEY)
+        whole("Min new tokens", Sampling, "min_new_tokens", KEY)
         st.toggle(
             "Truncate the draft as well",
-            help="Min-p, η, ε and further sets shape the target alone unless this is on.",
+            help="Also apply min-p, η, ε and the extra truncation to the draft.",
             **key(KEY, "truncate_draft"),
         )
         st.text_input(
-            "Further allowed sets", help=f"Of the target, after all others: {ALLOWED_HELP}.", **key(KEY, "allowed")
+            "Extra truncation",
+            help=f"Applied to the target after the settings above: {ALLOWED_HELP}.",
+            **key(KEY, "allowed"),
         )
 
 
 def _limits() -> None:
     pair_of(
-        lambda: whole("Most new tokens", Stops, "max_new_tokens", KEY),
+        lambda: whole("Max new tokens", Stops, "max_new_tokens", KEY),
         # a text field, since the browser's number field ends at 2**53
         lambda: st.text_input("Seed", help="A whole number; the same seed gives the same tokens.", **key(KEY, "seed")),
     )

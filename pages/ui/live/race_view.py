@@ -24,7 +24,7 @@ METRICS = (
     "output_tokens", "rounds", "tokens_per_second", "tokens_per_round", "path_acceptance", "accepted_length",
     "ttft_s", "decode_s", "draft_s", "verify_s",
 )  # fmt: skip
-CLOCK = "A lane's clock counts its own compute alone: it stands still while the other lane has the device."
+CLOCK = "Tokens over each lane's own compute time (a lane's clock stops while the other one runs)."
 NOT_A_RACE = (
     "These two runs were not asked the same thing ({}), so this is no race: the clocks are shown side by side, but "
     "the work differs."
@@ -49,10 +49,10 @@ def draw(app: Services, one: Shown, two: Shown) -> None:
             for place, (side, curve) in enumerate(zip(sides, curves, strict=True))
         ],
         max(side.run.spec.request.stops.max_new_tokens for side in sides),
-        f"Tokens over own seconds. {words}",
+        f"Tokens over each lane's own compute time. {words}",
         key="race_line",
     )
-    st.caption(f"Tokens over own seconds. {CLOCK}")
+    st.caption(CLOCK)
     with st.container(key="race_numbers"):
         st.html(table.html(sides, rows([side.run.summary for side in sides]), None, "Both lanes"))
     if not one.active and not two.active:

@@ -103,10 +103,10 @@ def _find(app: Services, spec: RunSpec, session: str) -> str | None:
 def _state(app: Services, run: Shown, there: str | None) -> str:
     if there is not None:
         active = {view.run_id for view in app.jobs.active()}
-        return "On its way." if there in active else "Measured already."
+        return "It is being measured." if there in active else "It has been measured."
     if run.session != app.session:
-        return "Both are run again: seconds of two sessions are not compared."
-    return "It is run first."
+        return "Timings from different sessions aren't comparable, so both will be run again."
+    return "It will be run now."
 
 
 # -- the plain run that a speed-up is measured against ----------------------------------------------------------------
@@ -125,7 +125,7 @@ def offer_plain(app: Services, run: Shown) -> None:
         st.fragment(_measuring, run_every=TICK_S)(run.run_id, run.spec)
     else:
         with st.container(horizontal=True, vertical_alignment="center", key="baseline"):
-            st.html(parts.note("info", "No matched plain run yet: the speed-up is unknown."))
+            st.html(parts.note("info", "Not measured against plain decoding yet."))
             if st.button("Measure plain", icon=":material/speed:", key="measure_plain"):
                 app.jobs.submit(_plain_of(run.spec))
                 st.rerun(scope="app")

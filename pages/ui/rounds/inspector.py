@@ -13,6 +13,7 @@ import streamlit as st
 
 from core.records import ROOT, Round
 from pages.ui.kit import lab_link, numbers, palette, parts
+from pages.ui.kit.glyphs import chip_text
 from pages.ui.kit.runs import Shown
 from pages.ui.rounds import position, tokens, tree_drawing
 from pages.ui.rounds.tree_drawing import END
@@ -49,16 +50,16 @@ def _choose(run: Shown, shown: Sequence[Round]) -> Round:
     st.session_state.setdefault(follow, run.active)
     asked = st.session_state.get(key)
     if st.session_state[follow] and run.active:
-        asked = high
-    index = low if asked is None else min(high, max(low, int(asked)))
-    st.session_state[key] = index
+        asked = high + 1
+    index = low if asked is None else min(high, max(low, int(asked) - 1))
+    st.session_state[key] = index + 1
     with st.container(horizontal=True, vertical_alignment="bottom", key=f"inspected_{run.run_id}"):
         st.number_input(
             "Round",
-            min_value=0,
+            min_value=1,
             step=1,
             width=130,
-            help=f"Rounds {low}–{high} are in view. A round's number in the list chooses it as well.",
+            help=f"Rounds {low + 1}–{high + 1} are in view. A round's number in the list chooses it as well.",
             key=key,
             on_change=_hold,
             args=(run.run_id,),
@@ -111,10 +112,10 @@ def _picked(run_id: str, key: str, index: int) -> None:
     picked = st.session_state.get(key) or {}
     round_, mark = picked.get("round"), picked.get("pick")
     if isinstance(round_, int):
-        st.session_state[f"round_{run_id}"] = round_
+        st.session_state[f"round_{run_id}"] = round_ + 1
         _hold(run_id)
     elif isinstance(mark, int):
-        st.session_state[f"round_{run_id}"] = index
+        st.session_state[f"round_{run_id}"] = index + 1
         st.session_state[f"mark_{run_id}"] = (index, mark)
         _hold(run_id)
 
@@ -132,7 +133,9 @@ def _position(run: Shown, round_: Round, mark: int) -> None:
     candidate = round_.nodes[mark] if mark >= 0 else None
     end = tokens.path_end(round_)
     at = candidate.parent if candidate else end if mark == END else ROOT
-    where = "after the committed prefix" if at == ROOT else f"after candidate {at}"
+    where = (
+        "after the committed prefix" if at == ROOT else f"after candidate {at + 1} {chip_text(round_.nodes[at].text)}"
+    )
     text = f" <small>{where}, depth {1 if at == ROOT else round_.nodes[at].depth + 1}</small>"
     st.html(f'<h4 class="sl-h">Position{text}</h4>')
     found = next((each for each in round_.positions if each.node == at), None)

@@ -119,7 +119,7 @@ def text_part(run: Shown, part: Sequence[Round]) -> None:
 def _notices(run: Shown) -> None:
     if run.early_exit:
         share = run.recomputed_share
-        more = "" if share is None else f" Verification computes {numbers.rate(share)} of the layers again."
+        more = f" Verification recomputes {numbers.rate(share)} of the layers." if share else ""
         st.html(parts.note("warn", notices.EARLY_EXIT + more))
     if run.lossy:
         st.html(parts.note("warn", notices.LOSSY))
@@ -143,7 +143,7 @@ def listing(run: Shown, shown: Sequence[Round], *, pages: bool = False, numbered
     """Draw the rows alone. ``numbered``: a click on a round's number shows that round in the run's open inspector."""
     if not shown:
         return
-    title = f"Rounds {shown[0].index}–{shown[-1].index} <small>of {numbers.quantity(run.total)}</small>"
+    title = f"Rounds {shown[0].index + 1}–{shown[-1].index + 1} <small>of {numbers.quantity(run.total)}</small>"
     with parts.headline(f"rounds_head_{run.run_id}"):
         st.html(f'<h3 class="sl-h">{title}</h3>', width="content")
         if pages and run.total > WINDOW:

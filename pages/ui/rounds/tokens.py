@@ -56,10 +56,10 @@ def legend(states: Sequence[str]) -> str:
 
 def _round_text(round_: Round) -> str:
     accepted = round_.accepted
-    kept = _stretch("accepted", "".join(round_.committed_text[:accepted]), f"round {round_.index}")
+    kept = _stretch("accepted", "".join(round_.committed_text[:accepted]), f"round {round_.index + 1}")
     if round_.source == "none":
         return kept
-    return kept + _stretch(round_.source, "".join(round_.committed_text[accepted:]), f"round {round_.index}")
+    return kept + _stretch(round_.source, "".join(round_.committed_text[accepted:]), f"round {round_.index + 1}")
 
 
 def _stretch(state: str, text: str, where: str) -> str:

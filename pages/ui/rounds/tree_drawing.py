@@ -96,14 +96,14 @@ def _rank(round_: Round, child: int) -> int:
 def summary(round_: Round, plain: bool = False) -> str:
     """The drawing in words, for those who can't see it."""
     if not round_.nodes:
-        return f"Round {round_.index}: no draft."
+        return f"Round {round_.index + 1}: no draft."
     counts = ", ".join(
         f"{round_.count(fate)} {palette.STATES[fate].label}"
         for fate in ("accepted", "rejected", "unreached", "cut")
         if round_.count(fate)
     )
     end = "" if round_.source == "none" else f", then a {'plain token' if plain else round_.source}"
-    return f"Round {round_.index}: {round_.drafted} candidates, {counts}{end}. Arrow keys move, Enter chooses."
+    return f"Round {round_.index + 1}: {round_.drafted} candidates, {counts}{end}. Arrow keys move, Enter chooses."
 
 
 def draw(round_: Round, plain: bool, chosen: int, run_id: str, key: str, on_pick: Callable[[], None]) -> None:

@@ -80,11 +80,11 @@ def _distortion(round_: Round) -> str:
 
 def _number(index: int, run_id: str) -> str:
     if not run_id:
-        return f'<div class="sl-no" title="round {index}">{index}</div>'
-    tip = f"Inspect round {index}"
+        return f'<div class="sl-no" title="round {index + 1}">{index + 1}</div>'
+    tip = f"Inspect round {index + 1}"
     return (
         f'<div class="sl-no"><span role="button" tabindex="0" data-run="{run_id}" data-round="{index}" '
-        f'title="{tip}" aria-label="{tip}">{index}</span></div>'
+        f'title="{tip}" aria-label="{tip}">{index + 1}</span></div>'
     )
 
 
