@@ -21,9 +21,9 @@ from tests.helpers.sample_walk import walked
 from tests.pages.conftest import Open, html
 
 
-def places(round_: Round, plain: bool = False) -> dict[int, tuple[int, int]]:
+def places(round_: Round) -> dict[int, tuple[int, int]]:
     """Column and row of every mark."""
-    return {mark.id: (mark.column, mark.row) for mark in drawing(round_, plain).marks}
+    return {mark.id: (mark.column, mark.row) for mark in drawing(round_).marks}
 
 
 def mark(round_: Round, id: int) -> Mark:
@@ -56,8 +56,8 @@ def test_a_tree_has_its_committed_path_on_the_first_row_and_siblings_below() -> 
 def test_a_round_that_stopped_inside_its_draft_has_no_last_token_and_plain_rounds_have_only_that() -> None:
     stopped = sample.chain(["accepted", "cut"], source="none")
     assert END not in places(stopped)
-    assert places(sample.plain(), plain=True) == {ROOT: (0, 0), END: (1, 0)}
-    assert drawing(sample.plain(), plain=True).marks[-1].state == "plain"
+    assert places(sample.plain()) == {ROOT: (0, 0), END: (1, 0)}
+    assert drawing(sample.plain()).marks[-1].state == "plain"
 
 
 @pytest.mark.parametrize("shape", ["s6_k10_d48", "s3_k2_d6", "chain:5", "s5_k1_d6", "chain:47"])
@@ -86,7 +86,7 @@ def test_the_longest_chain_is_placed() -> None:
 def test_the_drawing_is_told_in_words_as_well() -> None:
     words = tree_drawing.summary(sample.tree(3))
     assert words.startswith("Round 4: 5 candidates, 2 accepted, 1 rejected, 2 unreached, then a bonus.")
-    assert tree_drawing.summary(sample.plain(), plain=True) == "Round 1: no draft."
+    assert tree_drawing.summary(sample.plain()) == "Round 1: no draft."
 
 
 def test_a_coin_is_drawn_against_its_threshold_with_the_decision() -> None:

@@ -67,10 +67,13 @@ def test_an_unreached_candidate_says_that_it_was_never_tested_and_a_close_coin_i
 def test_a_correction_and_a_bonus_are_named_and_take_their_text_from_the_position() -> None:
     row = sample.chain(["accepted", "rejected"], last="\ufffd")
     named = replace(row.positions[0], top=(replace(row.positions[0].top[0], text="⟨e2⟩"),))
-    assert "⟨e2⟩</span>" in tokens.committed(replace(row, positions=(named,)), plain=False)
-    assert "sl-correction" in tokens.committed(row, plain=False)
-    assert "sl-bonus" in tokens.committed(sample.chain(["accepted"]), plain=False)
-    assert tokens.committed(sample.chain(["accepted"], source="none"), plain=False) == ""
+    assert "⟨e2⟩</span>" in tokens.committed(replace(row, positions=(named,)))
+    assert "sl-correction" in tokens.committed(row)
+    assert "sl-bonus" in tokens.committed(sample.chain(["accepted"]))
+    undrafted = tokens.committed(sample.plain())  # all of no candidates were accepted, which earns no bonus
+    assert "sl-plain" in undrafted
+    assert "sl-bonus" not in undrafted
+    assert tokens.committed(sample.chain(["accepted"], source="none")) == ""
 
 
 def test_the_output_marks_each_tokens_origin_and_is_the_text() -> None:

@@ -103,7 +103,7 @@ def _round(run: Shown, round_: Round) -> None:
     """Draw the round's tree, then the position chosen in it."""
     key = f"tree_{run.run_id}"
     chosen = _mark(run, round_)
-    tree_drawing.draw(round_, run.plain, chosen, run.run_id, key, lambda: _picked(run.run_id, key, round_.index))
+    tree_drawing.draw(round_, chosen, run.run_id, key, lambda: _picked(run.run_id, key, round_.index))
     _position(run, round_, chosen)
 
 
@@ -149,7 +149,7 @@ def _position(run: Shown, round_: Round, mark: int) -> None:
         st.html(position.coins(round_, coins, mark))
     if candidate and candidate.u is None:
         st.html(parts.note("info", "This candidate was never tested: a sibling was accepted before it."))
-    state = ("plain" if run.plain else round_.source) if at == end and round_.source != "none" else None
+    state = tokens.origin(round_) if at == end and round_.source != "none" else None
     st.html(position.table(round_, found, state, candidate.token if candidate else None))
     if found.distortion is not None:
         st.html(position.distortion(found.distortion))

@@ -60,7 +60,7 @@ def table(round_: Round, position: Position, drawn: str | None, chosen_token: in
     if drawn and round_.committed:
         last = round_.committed[-1]
         states[last] = [*states.get(last, []), drawn]
-        texts.setdefault(last, tokens.last(round_, plain=drawn == "plain")[0])
+        texts.setdefault(last, tokens.last(round_)[0])
     rows = [
         _row(top, states.get(top.token, []), top.token == chosen_token)
         for top in position.top

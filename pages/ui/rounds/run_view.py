@@ -149,6 +149,8 @@ def listing(run: Shown, shown: Sequence[Round], *, pages: bool = False, numbered
         if pages and run.total > WINDOW:
             st.pagination(-(-run.total // WINDOW), key=_page_key(run))
     states = ["plain"] if run.plain else ["accepted", "rejected", "unreached", "correction", "bonus"]
+    if not run.plain and any(tokens.origin(r) == "plain" for r in shown):
+        states.append("plain")
     if any(node.fate == "cut" for r in shown for node in r.nodes):
         states.insert(3, "cut")
     st.html(tokens.legend(states))

@@ -17,17 +17,23 @@ def candidate(node: Node) -> str:
     return _chip(node.fate, node.text, tip(node))
 
 
-def committed(round_: Round, plain: bool) -> str:
+def origin(round_: Round) -> str:
+    """State of the token that the target itself added at the round's end: ``plain`` if nothing was drafted, since a
+    bonus is earned by accepted candidates; ``none`` if the round ended inside its draft."""
+    return round_.source if round_.nodes or round_.source == "none" else "plain"
+
+
+def committed(round_: Round) -> str:
     """Chip of the token that the target itself added at the round's end; empty if the round ended inside its draft."""
     if round_.source == "none" or not round_.committed:
         return ""
-    text, state, description = last(round_, plain)
+    text, state, description = last(round_)
     return _chip(state, text, description)
 
 
-def last(round_: Round, plain: bool) -> tuple[str, str, str]:
+def last(round_: Round) -> tuple[str, str, str]:
     """Text, state and description of the token that the target itself added at the round's end."""
-    state = "plain" if plain else round_.source
+    state = origin(round_)
     token, where = round_.committed[-1], path_end(round_)
     top = next((top for at in round_.positions if at.node == where for top in at.top if top.token == token), None)
     text = top.text if top else round_.committed_text[-1] or f"⟨{token}⟩"
@@ -59,7 +65,7 @@ def _round_text(round_: Round) -> str:
     kept = _stretch("accepted", "".join(round_.committed_text[:accepted]), f"round {round_.index + 1}")
     if round_.source == "none":
         return kept
-    return kept + _stretch(round_.source, "".join(round_.committed_text[accepted:]), f"round {round_.index + 1}")
+    return kept + _stretch(origin(round_), "".join(round_.committed_text[accepted:]), f"round {round_.index + 1}")
 
 
 def _stretch(state: str, text: str, where: str) -> str:

@@ -48,7 +48,7 @@ class Drawing:
     rows: int
 
 
-def drawing(round_: Round, plain: bool = False) -> Drawing:
+def drawing(round_: Round) -> Drawing:
     """Layout of the round: the committed path with its correction or bonus on the first row, all other candidates
     below, tested siblings before untested ones, each in the order of the draft."""
     end = tokens.path_end(round_)
@@ -80,8 +80,7 @@ def drawing(round_: Round, plain: bool = False) -> Drawing:
     ]  # fmt: skip
     if ended:
         depth = 0 if end == ROOT else round_.nodes[end].depth
-        state = "plain" if plain else round_.source
-        text, _, description = tokens.last(round_, plain)
+        text, state, description = tokens.last(round_)
         marks.append(Mark(END, end, depth + 1, row[END], state, plain_glyphs(text) or "∅", description, True))
     return Drawing(tuple(marks), 1 + max(mark.column for mark in marks), span[ROOT])
 
@@ -93,7 +92,7 @@ def _rank(round_: Round, child: int) -> int:
     return 2 if round_.nodes[child].u is None else 1
 
 
-def summary(round_: Round, plain: bool = False) -> str:
+def summary(round_: Round) -> str:
     """The drawing in words, for those who can't see it."""
     if not round_.nodes:
         return f"Round {round_.index + 1}: no draft."
@@ -102,14 +101,14 @@ def summary(round_: Round, plain: bool = False) -> str:
         for fate in ("accepted", "rejected", "unreached", "cut")
         if round_.count(fate)
     )
-    end = "" if round_.source == "none" else f", then a {'plain token' if plain else round_.source}"
+    end = "" if round_.source == "none" else f", then a {round_.source}"
     return f"Round {round_.index + 1}: {round_.drafted} candidates, {counts}{end}. Arrow keys move, Enter chooses."
 
 
-def draw(round_: Round, plain: bool, chosen: int, run_id: str, key: str, on_pick: Callable[[], None]) -> None:
+def draw(round_: Round, chosen: int, run_id: str, key: str, on_pick: Callable[[], None]) -> None:
     """Draw the round. ``chosen``: the mark shown as chosen. ``on_pick`` is called when a person chooses another mark
     or a round's number in this run's list; the component's state under ``key`` holds the choice."""
-    placed = drawing(round_, plain)
+    placed = drawing(round_)
     _component()(
         key=key,
         data={
@@ -117,7 +116,7 @@ def draw(round_: Round, plain: bool, chosen: int, run_id: str, key: str, on_pick
             "columns": placed.columns,
             "rows": placed.rows,
             "chosen": chosen,
-            "label": summary(round_, plain),
+            "label": summary(round_),
             "run": run_id,
         },
         on_pick_change=on_pick,

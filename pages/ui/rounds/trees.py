@@ -30,7 +30,7 @@ def rows(rounds: Sequence[Round], plain: bool, run_id: str = "") -> str:
     """Rounds as rows; plain rounds, of one chip each, share a line. With ``run_id``, a click on a round's number shows
     it in that run's inspector."""
     if plain:
-        chips = "".join(tokens.committed(r, plain=True) for r in rounds)
+        chips = "".join(tokens.committed(r) for r in rounds)
         return f'<div class="sl-round sl-plainrow">{_number(rounds[0].index, run_id)}<div>{chips}</div></div>'
     return "".join(_row(r, run_id) for r in rounds)
 
@@ -46,7 +46,7 @@ def blocks(rounds: Sequence[Round]) -> list[Sequence[Round]]:
 
 
 def _row(round_: Round, run_id: str) -> str:
-    end = tokens.committed(round_, plain=False)
+    end = tokens.committed(round_)
     arrow = f"<span class=sl-to>→</span>{end}" if end else ""
     if not round_.nodes:
         drawn = f'<span class="sl-none">no draft</span>{arrow}'
