@@ -38,7 +38,8 @@ export default function ({ data, parentElement, setTriggerValue }) {
     first.onclick = (event) => { event.stopPropagation(); if (event.target !== box) box.click(); };
     first.append(box); tr.append(first);
     r.cells.forEach((text, i) => {
-      const c = data.columns[i], td = make('td', (c.number ? 'num ' : '') + (c.extra ? 'extra ' : '') + (['prompt', 'name', 'note'].includes(c.id) ? 'prompt' : ''));
+      const c = data.columns[i], td = make('td', (c.number ? 'num ' : '') + (c.extra ? 'extra ' : '') + (['prompt', 'name', 'note', 'pair', 'reason'].includes(c.id) ? 'long' : ''));
+      if (r.tips[i]) td.title = r.tips[i];
       let into = td;
       if (i === 0) {
         into = make('button', 'open');

@@ -20,6 +20,9 @@ from pages.ui.kit.glyphs import plain_glyphs
 from storage.queries import StoredRun
 
 PROMPT_LENGTH = 70
+PAIR_LENGTH = 34
+REASON_LENGTH = 80
+TIP_LENGTH = 600
 NAME_LENGTH = 60
 NOTE_LENGTH = 80
 TAGS_SHOWN = 3
@@ -28,7 +31,7 @@ TAGS_SHOWN = 3
 @dataclass(frozen=True, slots=True)
 class Column:
     """One column. ``sort``: the sort key, None if it can't be sorted; ``extra``: left out on narrow screens unless
-    chosen."""
+    chosen; ``whole``: the value of which ``text`` shows a part, for the cell's tooltip."""
 
     label: str
     sort: str | None
@@ -36,6 +39,7 @@ class Column:
     tip: str = ""
     number: bool = False
     extra: bool = False
+    whole: Callable[[StoredRun], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,14 @@ def line(text: str, length: int) -> str:
     return plain_glyphs(flat[:length]).replace("␣", " ") + ("…" if len(flat) > length else "")
 
 
+def middle(text: str, length: int) -> str:
+    """A name with its middle left out where it is longer than ``length``: both ends of a path tell most."""
+    if len(text) <= length:
+        return text
+    head = length // 3
+    return f"{text[:head]}…{text[head + 1 - length :]}"
+
+
 def _tags(run: StoredRun) -> str:
     more = f" +{len(run.tags) - TAGS_SHOWN}" if len(run.tags) > TAGS_SHOWN else ""
     return ", ".join(line(tag, NAME_LENGTH) for tag in run.tags[:TAGS_SHOWN]) + more
@@ -79,12 +91,16 @@ COLUMNS: dict[str, Column] = {
         "Prompt",
         "prompt",
         lambda run: line(run.spec.request.prompt, PROMPT_LENGTH),
-        "The prompt's beginning, under the run's name and tags where it has any.",
+        "The prompt's beginning, after the run's name and before its tags where it has any.",
+        whole=lambda run: run.spec.request.prompt,
     ),
-    "pair": Column("Pair", "pair", lambda run: run.pair, extra=True),
+    "pair": Column("Pair", "pair", lambda run: middle(run.pair, PAIR_LENGTH), extra=True, whole=lambda run: run.pair),
     "drafter": Column("Drafter", "drafter", lambda run: run.drafter),
     "shape": Column("Shape", "shape", lambda run: run.shape),
     "rule": Column("Rule", "rule", lambda run: run.rule, extra=True),
+    "temperature": Column(
+        "T", "temperature", lambda run: f"{run.spec.request.sampling.temperature:g}", "Temperature.", number=True
+    ),
     "output_tokens": _metric("output_tokens", numbers.quantity, extra=True),
     "tokens_per_second": _metric("tokens_per_second", lambda value: numbers.quantity(value, 1)),
     "tokens_per_round": _metric("tokens_per_round", numbers.quantity),
@@ -98,12 +114,23 @@ COLUMNS: dict[str, Column] = {
     ),
     "name": Column("Name", "name", lambda run: line(run.name or "", NAME_LENGTH)),
     "tags": Column("Tags", None, _tags),
-    "note": Column("Note", None, lambda run: line(run.note or "", NOTE_LENGTH)),
+    "note": Column("Note", None, lambda run: line(run.note or "", NOTE_LENGTH), whole=lambda run: run.note),
     "started": Column("Started", "started_at", lambda run: numbers.moment(run.started_at), "When it left the queue."),
     "ended": Column("Ended", "ended_at", lambda run: numbers.moment(run.ended_at)),
     "stop_reason": Column("Stop", "stop_reason", lambda run: (run.stop_reason or numbers.NOTHING).replace("_", " ")),
-    "temperature": Column(
-        "Temperature", "temperature", lambda run: f"{run.spec.request.sampling.temperature:g}", number=True
+    "reason": Column(
+        "Failure reason",
+        None,
+        lambda run: line(run.error or "", REASON_LENGTH) or numbers.NOTHING,
+        "Why the run failed or was interrupted.",
+        whole=lambda run: run.error,
+    ),
+    "device": Column(
+        "Device",
+        None,
+        lambda run: line(run.fingerprint.device, PAIR_LENGTH) if run.fingerprint else numbers.NOTHING,
+        "Device that decoded, with its number of threads on the CPU.",
+        whole=lambda run: run.fingerprint.device if run.fingerprint else None,
     ),
     "seed": Column("Seed", "seed", lambda run: str(run.spec.request.seed), number=True),
     "max_new_tokens": Column(
@@ -164,7 +191,7 @@ def runs_table(
                 }
                 for name, c in chosen
             ],
-            "rows": [_row(run, [c.text(run) for _, c in chosen], run.run_id in selected) for run in runs],
+            "rows": [_row(run, [c for _, c in chosen], run.run_id in selected) for run in runs],
             "sort": sort,
             "descending": descending,
         },
@@ -176,13 +203,16 @@ def runs_table(
     return Clicked(result.sort, result.open, None if picked is None else tuple(picked))
 
 
-def _row(run: StoredRun, cells: list[str], selected: bool) -> dict[str, Any]:
+def _row(run: StoredRun, columns: Sequence[Column], selected: bool) -> dict[str, Any]:
+    cells = [column.text(run) for column in columns]
+    wholes = [line(column.whole(run) or "", TIP_LENGTH) if column.whole else "" for column in columns]
     return {
         "id": run.run_id,
         "status": run.status,
         "archived": run.archived,
         "selected": selected,
         "cells": cells,
+        "tips": ["" if whole == cell else whole for cell, whole in zip(cells, wholes, strict=True)],
         "name": line(run.name or "", NAME_LENGTH),
         "tags": [line(tag, NAME_LENGTH) for tag in run.tags[:TAGS_SHOWN]],
         "more": max(0, len(run.tags) - TAGS_SHOWN),
