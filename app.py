@@ -6,10 +6,7 @@ import streamlit as st
 
 from pages.ui.kit import style
 
-st.set_page_config(page_title="SpecLens", page_icon=style.LOGO, layout="wide", initial_sidebar_state="collapsed")
-st.logo(style.LOGO, size="large")
-st.html(style.sheet())
-st.navigation(
+page = st.navigation(
     [
         st.Page("pages/live.py", title="Live", icon=":material/play_circle:", default=True),
         st.Page("pages/compare.py", title="Compare", icon=":material/compare_arrows:"),
@@ -18,4 +15,10 @@ st.navigation(
         st.Page("pages/models.py", title="Models", icon=":material/deployed_code:"),
     ],
     position="top",
-).run()
+)
+st.set_page_config(
+    page_title=f"{page.title} · SpecLens", page_icon=style.LOGO, layout="wide", initial_sidebar_state="collapsed"
+)
+st.logo(style.LOGO, size="large")
+st.html(style.sheet())
+page.run()

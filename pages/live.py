@@ -51,9 +51,9 @@ def page() -> None:
     with st.container(key="live_columns"):
         left, right = st.columns([1, 2.4], gap="medium", wrap=False)
     with left, st.container(key="form"):
-        form(app)
+        asked = form(app)
     with right:
-        watched(app, run, rival)
+        watched(app, run, rival, asked)
 
 
 def trouble(app: Services) -> None:
@@ -121,8 +121,8 @@ def show(run_id: str, rival_id: str | None) -> None:
         del st.query_params["race"]
 
 
-def form(app: Services) -> None:
-    """Prompt, Run, settings."""
+def form(app: Services) -> list[RunSpec] | str:
+    """Draw prompt, Run and settings; return what the form asks for, or the sentence on what is wrong in it."""
     forms.prompt_part(app.pairs())
     actions = st.container(horizontal=True, vertical_alignment="center", key="actions")
     problem = st.empty()
@@ -152,6 +152,7 @@ def form(app: Services) -> None:
             problem.html(parts.note("bad", str(error)))
         else:
             st.rerun()
+    return asked
 
 
 def begin(app: Services, asked: list[RunSpec], paused: bool) -> None:
@@ -161,15 +162,16 @@ def begin(app: Services, asked: list[RunSpec], paused: bool) -> None:
     show(run_id, next(iter(rest), None))
 
 
-def watched(app: Services, run: Shown | None, rival: Shown | None) -> None:
-    """What is shown, drawn again and again while any of it is active."""
+def watched(app: Services, run: Shown | None, rival: Shown | None, asked: list[RunSpec] | str) -> None:
+    """What is shown, drawn again and again while any of it is active. ``asked``: what the form asks for now."""
     if run is None:
         controls(app, [])
         st.html(parts.empty("No run yet", "Press Run to decode the prompt and watch which candidates are accepted."))
         return
     ids = [run.run_id] + ([rival.run_id] if rival else [])
     active = run.active or (rival is not None and rival.active)
-    st.fragment(_drawn, run_every=TICK_S if active else None)(ids, active)
+    changed = asked != [each.spec for each in (run, rival) if each is not None]
+    st.fragment(_drawn, run_every=TICK_S if active else None)(ids, active, changed)
 
 
 def controls(app: Services, runs: Sequence[Shown]) -> None:
@@ -207,12 +209,13 @@ def _each(act: Callable[[str], bool], run_ids: Sequence[str]) -> None:
         act(run_id)
 
 
-def _drawn(run_ids: list[str], ticking: bool) -> None:
+def _drawn(run_ids: list[str], ticking: bool, changed: bool) -> None:
     app = services()
     runs = [run for run_id in run_ids if (run := found(app, run_id)) is not None]
     if not runs:
         return
     controls(app, runs)
+    st.html(parts.shown_line(runs, changed))
     if len(runs) == 2:
         race_view.draw(app, runs[0], runs[1])
     else:

@@ -289,6 +289,19 @@ def test_early_exit_and_lossy_rules_carry_their_notice(open_page: Open) -> None:
     assert escape(LOSSY, quote=True) in html(clean(open_page("live", app, run=sample.RUN_ID)))
 
 
+def test_a_line_names_the_run_that_is_shown_and_marks_a_form_that_asks_for_another(open_page: Open) -> None:
+    jobs = FakeJobs()
+    spec = edit(sample.spec(), "prompt_lookup", "chain:4", "lenience:0.4")
+    jobs.put(fake_app.over(ROUNDS, spec), ROUNDS)
+    at = clean(open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID))
+    assert "<b>prompt_lookup chain:4 lenience:0.4</b>" in html(at)
+    assert "data-changed" not in html(at)
+    clean(at.number_input(key="live_gamma").set_value(5).run())
+    assert "data-changed" in html(at)
+    clean(at.number_input(key="live_gamma").set_value(4).run())
+    assert "data-changed" not in html(at)
+
+
 def test_thousands_of_rounds_are_drawn_as_a_window_with_pages(open_page: Open) -> None:
     jobs = FakeJobs()
     rounds = [sample.chain(["accepted", "rejected"], i) for i in range(2000)]

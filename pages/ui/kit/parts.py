@@ -16,6 +16,7 @@ from core.results.glossary import GLOSSARY
 from core.types import Lossless, RunSpec
 from pages.ui.kit import numbers, palette
 from pages.ui.kit.runs import Shown
+from pages.ui.kit.sides import label
 
 Kind = Literal["info", "warn", "bad"]
 
@@ -162,12 +163,12 @@ def _card(name: str, value: str, more: str, far: bool) -> str:
 def value_cards(shown: Sequence[tuple[str, str, str]]) -> str:
     """Cards of (label, value, definition) for numbers that are not metrics of a run."""
     items = []
-    for place, (label, value, definition) in enumerate(shown):
-        tip = escape(f"{label}: {definition}", quote=True)
+    for place, (name, value, definition) in enumerate(shown):
+        tip = escape(f"{name}: {definition}", quote=True)
         side = " sl-far" if place % 4 >= 2 else ""
         items.append(
             f'<div class="sl-card sl-tip{side}" tabindex="0" aria-label="{tip}">'
-            f"<dt>{escape(label)}</dt><dd>{escape(value)}</dd></div>"
+            f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>"
         )
     return f'<dl class="sl-cards">{"".join(items)}</dl>'
 
@@ -190,6 +191,19 @@ def settings(spec: RunSpec) -> list[tuple[str, str]]:
     if r.stops.stop_strings:
         rows.insert(6, ("Stop strings", ", ".join(map(repr, r.stops.stop_strings))))
     return rows
+
+
+def shown_line(runs: Sequence[Shown], changed: bool) -> str:
+    """What the page shows, in one line: configurations, pair, temperature and time. ``changed``: the form beside it
+    asks for something else by now."""
+    first = runs[0]
+    what = " against ".join(label(run.spec) for run in runs)
+    warmth = f"T {first.spec.request.sampling.temperature:g}"
+    bits = "".join(
+        f"<span>{escape(bit)}</span>" for bit in (first.spec.pair.name, warmth, numbers.moment(first.submitted_at))
+    )
+    other = '<span class="sl-changed" data-changed>settings of the form differ</span>' if changed else ""
+    return f'<div class="sl-status sl-shown" aria-label="Shown"><b>{escape(what)}</b>{bits}{other}</div>'
 
 
 def pairs_list(rows: Sequence[tuple[str, str]]) -> str:
