@@ -6,6 +6,8 @@ import streamlit as st
 
 from pages.ui.kit import style
 
+# Before the navigation: a page's icon would otherwise be the browser's, fetched from a font server far away.
+st.set_page_config(page_icon=style.LOGO, layout="wide", initial_sidebar_state="collapsed")
 page = st.navigation(
     [
         st.Page("pages/live.py", title="Live", icon=":material/play_circle:", default=True),
@@ -16,9 +18,7 @@ page = st.navigation(
     ],
     position="top",
 )
-st.set_page_config(
-    page_title=f"{page.title} · SpecLens", page_icon=style.LOGO, layout="wide", initial_sidebar_state="collapsed"
-)
+st.set_page_config(page_title=f"{page.title} · SpecLens")
 st.logo(style.LOGO, size="large")
 st.html(style.sheet())
 page.run()

@@ -204,3 +204,10 @@ def test_a_second_app_on_the_same_data_says_that_the_database_is_in_use_and_stil
         page.get_by_role("link", name="History").click()
         expect(page.get_by_text("History can't be read")).to_be_visible()
         page.close()
+
+
+def test_every_page_has_its_own_title(app: RunningApp, view: View) -> None:
+    page = view(app.url)
+    for address, title in (("", "Live"), ("/compare", "Compare"), ("/history", "History"), ("/rules", "Rule lab")):
+        page.goto(app.url + address)
+        expect(page).to_have_title(f"{title} · SpecLens")
