@@ -36,7 +36,7 @@ def test_a_tree_is_compared_with_a_deterministic_chain_of_the_same_budget(shape,
     other = of("chain", ask(drafter="prompt_lookup", shape=shape))
     assert other is not None
     assert format_shape(other.request.shape) == chain
-    assert other.reason == f"A chain with the same budget ({parse_shape(shape).nodes} nodes a round)."
+    assert other.reason == f"A chain with the same budget ({parse_shape(shape).drafted + 1} nodes a round)."
 
 
 @pytest.mark.parametrize(
