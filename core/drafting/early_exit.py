@@ -62,15 +62,18 @@ def layers_of(network: Any, start: int, stop: int) -> Any:
     config.num_hidden_layers = stop - start
     if kinds := getattr(config, "layer_types", None):
         config.layer_types = list(kinds[start:stop])
-    with torch.device("meta"):
-        part = type(network)(config)
-    for name, child in base.named_children():
-        setattr(part.base_model, name, child)
-    for name, child in network.named_children():
-        if name != network.base_model_prefix:
-            setattr(part, name, child)
+    part = _copied(network)
     part.base_model.layers = nn.ModuleList(base.layers[start:stop])
-    return part.eval()
+    part.config = part.base_model.config = config
+    return part
+
+
+def _copied(network: Any) -> Any:
+    """``network`` and its decoder as new modules with the same children: cutting layers from them changes no original."""
+    part, base = copy.copy(network), copy.copy(network.base_model)
+    part._modules, base._modules = dict(network._modules), dict(network.base_model._modules)
+    setattr(part, network.base_model_prefix, base)
+    return part
 
 
 _MEASURED: WeakKeyDictionary[Any, dict[int, bool]] = WeakKeyDictionary()
