@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,18 +43,24 @@ class CheckedTarget:
     def checked(self, one: Candidates, scores: Scores) -> Scores:
         self.scored[one.slot] = one
         assert len(scores.rows) == 1 + len(one.tokens) - (scores.deferred is not None)
-        for node, row in enumerate(scores.rows, start=ROOT):
-            self.check(one, node, row)
+        self.check(one, dict(enumerate(scores.rows, start=ROOT)))
         if scores.deferred is None:
             return scores
         self.deferred += 1
         return Scores(scores.rows, CheckedRow(self, one, scores.deferred))
 
-    def check(self, one: Candidates, node: int, row: Tensor) -> None:
-        path = path_tokens(one.tokens, one.parents, node)
-        fresh = fresh_logits(self.network, [*self.sequences[one.slot], one.root, *path])
-        torch.testing.assert_close(row, fresh[: row.shape[-1]], atol=self.tolerance, rtol=0)
-        self.rows += 1
+    def check(self, one: Candidates, rows: Mapping[int, Tensor]) -> None:
+        """Compare the rows of some nodes (or the root) with fresh forwards, one for each branch that they lie on."""
+        before = [*self.sequences[one.slot], one.root]
+        inner = {node if node == ROOT else one.parents[node] for node in rows} - {ROOT}
+        ends = [node for node in rows if node not in inner and (node != ROOT or len(rows) == 1)]
+        paths = [path_nodes(one.parents, end) for end in ends]
+        fresh = fresh_rows(self.network, [[*before, *(one.tokens[node] for node in path)] for path in paths])
+        for path, logits in zip(paths, fresh, strict=True):
+            for node, wanted in zip([ROOT, *path], logits[len(before) - 1 :], strict=False):
+                if node in rows:
+                    torch.testing.assert_close(rows[node], wanted[: rows[node].shape[-1]], atol=self.tolerance, rtol=0)
+        self.rows += len(rows)
 
     def keep(self, slot: int, path: Sequence[int]) -> None:
         one = self.scored.pop(slot)
@@ -77,7 +83,7 @@ class CheckedRow:
 
     def compute(self) -> Tensor:
         logits = self.inner.compute()
-        self.target.check(self.candidates, len(self.candidates.tokens) - 1, logits[0])
+        self.target.check(self.candidates, {len(self.candidates.tokens) - 1: logits[0]})
         self.target.computed += 1
         return logits
 
@@ -112,14 +118,26 @@ def assert_row(row: Tensor, network: Any, tokens: Sequence[int]) -> None:
 
 def fresh_logits(network: Any, tokens: Sequence[int]) -> Tensor:
     """Next-token logits [V] by one plain forward without any cache."""
+    return fresh_rows(network, [tokens])[0, len(tokens) - 1]
+
+
+def fresh_rows(network: Any, sequences: Sequence[Sequence[int]]) -> Tensor:
+    """Logits [sequences, longest, V] by one plain forward without any cache; shorter ones are padded on their right."""
+    longest = max(len(one) for one in sequences)
     with torch.no_grad():
-        return network(input_ids=torch.tensor([list(tokens)]), use_cache=False).logits[0, -1]
+        ids = torch.tensor([[*one, *[0] * (longest - len(one))] for one in sequences])
+        return network(input_ids=ids, use_cache=False).logits
+
+
+def path_nodes(parents: Sequence[int], node: int) -> list[int]:
+    """Nodes from the root's child down to ``node``; none for ROOT."""
+    path = []
+    while node != ROOT:
+        path.append(node)
+        node = parents[node]
+    return path[::-1]
 
 
 def path_tokens(tokens: Sequence[int], parents: Sequence[int], node: int) -> list[int]:
     """Tokens from the root's child down to ``node``; none for ROOT."""
-    path = []
-    while node != ROOT:
-        path.append(tokens[node])
-        node = parents[node]
-    return path[::-1]
+    return [tokens[one] for one in path_nodes(parents, node)]

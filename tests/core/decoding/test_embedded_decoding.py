@@ -24,7 +24,7 @@ def plain(embedded_pair):
     return [decode(ask(prompt, max_new_tokens=TOKENS), embedded_pair).tokens for prompt in PROMPTS]
 
 
-@pytest.mark.parametrize("shape", [*(f"chain:{gamma}" for gamma in range(1, 9)), "s2_k2_d5", "s3_k2_d6"])
+@pytest.mark.parametrize("shape", ["chain:1", "chain:4", "chain:8", "s3_k2_d6"])
 def test_greedy_prompt_lookup_equals_plain_alone_and_in_a_ragged_batch(embedded_pair, plain, shape):
     alone = decode(ask(PROMPTS[0], "prompt_lookup", shape, max_new_tokens=TOKENS), embedded_pair)
     assert alone.tokens == plain[0]
@@ -32,7 +32,7 @@ def test_greedy_prompt_lookup_equals_plain_alone_and_in_a_ragged_batch(embedded_
     assert [one.tokens for one in decode_all(requests, embedded_pair)] == plain
 
 
-@pytest.mark.parametrize("shape", ["chain:3", "s2_k2_d5", "s3_k2_d6"])
+@pytest.mark.parametrize("shape", ["chain:3", "s3_k2_d6"])
 def test_greedy_early_exit_equals_plain_alone_and_in_a_ragged_batch(embedded_pair, plain, shape):
     alone = decode(ask(PROMPTS[1], "early_exit:27", shape, max_new_tokens=TOKENS), embedded_pair)
     assert alone.tokens == plain[1]
@@ -48,10 +48,10 @@ def self_drafting(embedded_pair) -> Any:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
-def test_a_model_drafting_for_itself_is_accepted_for_fifty_rounds(self_drafting, temperature):
-    request = ask(PROMPTS[1], "model", "chain:1", temperature=temperature, max_new_tokens=100, min_new_tokens=100)
+def test_a_model_drafting_for_itself_is_accepted_in_every_round(self_drafting, temperature):
+    request = ask(PROMPTS[1], "model", "chain:1", temperature=temperature, max_new_tokens=32, min_new_tokens=32)
     run = decode(request, self_drafting)
-    assert len(run.rounds) == 50
+    assert len(run.rounds) == 16
     assert run.summary.draft_acceptance_rate == 1.0
 
 
