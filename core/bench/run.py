@@ -39,7 +39,7 @@ class Plan:
 def bench(pair: Any, plan: Plan, progress: Callable[[str], object]) -> tuple[list[Row], dict[str, str]]:
     """Measures ``plan`` on the pair; returns the rows and facts about the machine. Raises BadInput where the plan does
     not suit the pair."""
-    layers = pair.target.network.config.num_hidden_layers
+    layers = pair.target.network.config.get_text_config(decoder=True).num_hidden_layers
     exit_layers = plan.exit_layers or max(1, layers * 26 // 30)
     if "early_exit" in plan.drafters and exit_layers >= layers:
         raise BadInput(

@@ -29,15 +29,17 @@ class SlotModel:
         self.network = network
         self.vocab = vocab
         self.device: torch.device = network.device
+        self.chunk = PREFILL_CHUNK
         self.graphs = graphs_on(self.device)
         spare = 0 if self.graphs is None else 1
-        self.cache = SlotCache(network.config.num_hidden_layers, slots, capacity, self.device, spare)
+        layers = network.config.get_text_config(decoder=True).num_hidden_layers
+        self.cache = SlotCache(layers, slots, capacity, self.device, spare)
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         """Prefill and commit ``tokens``, in chunks."""
         self.cache.open(slot)
-        for start in range(0, len(tokens), PREFILL_CHUNK):
-            chunk = tokens[start : start + PREFILL_CHUNK]
+        for start in range(0, len(tokens), self.chunk):
+            chunk = tokens[start : start + self.chunk]
             rows = self.cache.append(slot, range(-1, len(chunk) - 1))
             self.run(self.network, [ScratchRows(slot, rows)], [list(chunk)], logits_to_keep=1)
             self.cache.keep(slot, rows)
@@ -164,7 +166,7 @@ def attention_masks(network: Any, now: Pass) -> Tensor | dict[str, Tensor]:
     The mask is additive, 0 or the most negative number, which fused and eager attention both accept; every layer would
     convert a boolean mask to this form again.
     """
-    config = network.config
+    config = network.config.get_text_config(decoder=True)
     window = getattr(config, "sliding_window", None)
     kinds = list(dict.fromkeys(getattr(config, "layer_types", None) or ()))
     hidden = torch.finfo(network.dtype).min

@@ -47,16 +47,14 @@ def assemble(pair: Pair, requests: Sequence[Request], prompts: Sequence[Sequence
     drafter = batch_drafter(requests)
     match drafter:
         case EarlyExitDrafter(layers=layers):
-            if layers > network.config.num_hidden_layers:
-                raise BadInput(
-                    f"early_exit:{layers} asks for more layers than {pair.target.name} has "
-                    f"({network.config.num_hidden_layers})."
-                )
+            total = network.config.get_text_config(decoder=True).num_hidden_layers
+            if layers > total:
+                raise BadInput(f"early_exit:{layers} asks for more layers than {pair.target.name} has ({total}).")
             if shares_activations(network, layers):
                 split = SplitTarget(network, layers, pair.vocab, slots, capacity)
                 return split, ExitDrafter(split)
             lower = SlotModel(layers_of(network, 0, layers), pair.vocab, slots, capacity)
-            own = SmallModel(lower, recomputed_share=layers / network.config.num_hidden_layers)
+            own = SmallModel(lower, recomputed_share=layers / total)
             return SlotTarget(network, pair.vocab, slots, capacity), own
         case SmallModelDrafter():
             if pair.draft is None:

@@ -51,10 +51,11 @@ class Tap(nn.Module):
 def layers_of(network: Any, start: int, stop: int) -> Any:
     """A causal LM of layers ``start`` … ``stop``−1 of ``network``, sharing its modules (embedding, norm and head too).
 
-    Raises :class:`ModelUnavailable` if the decoder has no list of layers.
+    Raises :class:`ModelUnavailable` if the decoder has no list of layers, or counts them differently (LongCat).
     """
     base = network.base_model
-    if not isinstance(getattr(base, "layers", None), nn.ModuleList):
+    layers = getattr(base, "layers", None)
+    if not isinstance(layers, nn.ModuleList) or len(layers) != getattr(network.config, "num_hidden_layers", None):
         raise ModelUnavailable(
             f"{type(network).__name__} keeps its layers in a way early exit can't cut: choose another drafter."
         )
@@ -63,13 +64,13 @@ def layers_of(network: Any, start: int, stop: int) -> Any:
     if kinds := getattr(config, "layer_types", None):
         config.layer_types = list(kinds[start:stop])
     part = _copied(network)
-    part.base_model.layers = nn.ModuleList(base.layers[start:stop])
+    part.base_model.layers = nn.ModuleList(layers[start:stop])
     part.config = part.base_model.config = config
     return part
 
 
 def _copied(network: Any) -> Any:
-    """``network`` and its decoder as new modules with the same children: cutting layers from them changes no original."""
+    """``network`` and its decoder as new modules with the same children, from which layers can be cut."""
     part, base = copy.copy(network), copy.copy(network.base_model)
     part._modules, base._modules = dict(network._modules), dict(network.base_model._modules)
     setattr(part, network.base_model_prefix, base)

@@ -16,10 +16,8 @@ from core.pairs.findings import TokenDifference
 ROLLS_BACK = frozenset({"full_attention", "sliding_attention"})
 """Attention with cache rows per token, so that the cache can be cut to any length."""
 
-_READ_BOTH_WAYS = frozenset(
-    {"bert", "camembert", "electra", "megatron-bert", "rembert", "roberta", "roformer", "xlm-roberta"}
-)
-"""Encoders that the library also lists as causal; their attention is causal only with ``is_decoder``."""
+NOT_CAUSAL = "is of a kind ({kind}) that doesn't generate text token by token: choose a decoder-only model."
+"""End of the sentence about a model in which a token's logits depend on later tokens."""
 
 
 def refusal(config: PreTrainedConfig) -> str | None:
@@ -32,8 +30,8 @@ def refusal(config: PreTrainedConfig) -> str | None:
     if getattr(config, "is_encoder_decoder", False):
         return f"is an encoder-decoder ({kind}): choose a decoder-only model."
     network = _network_class(config)
-    if network is None or (kind in _READ_BOTH_WAYS and not getattr(config, "is_decoder", False)):
-        return f"is of a kind ({kind}) that doesn't generate text token by token: choose a decoder-only model."
+    if network is None or (_asks_for_decoder(network) and not getattr(config, "is_decoder", False)):
+        return NOT_CAUSAL.format(kind=kind)
     text = text_config(config)
     other = sorted(set(layer_types(text)) - ROLLS_BACK)
     if other or getattr(network, "_is_stateful", False):
@@ -42,7 +40,7 @@ def refusal(config: PreTrainedConfig) -> str | None:
             f"({kind}) keeps {what}: recurrent, compressed or chunked state can't be cut back after a rejection. "
             "Choose a model with full or sliding-window attention in every layer."
         )
-    if getattr(text, "num_kv_shared_layers", 0) or getattr(text, "kv_sharing_modes", None):
+    if getattr(text, "num_kv_shared_layers", 0) or "reuse" in (getattr(text, "kv_sharing_modes", None) or ()):
         return f"({kind}) shares cache rows between layers, which the slot cache can't do: choose another model."
     takes = inspect.signature(network.forward).parameters
     if not {"cache", "past_key_values"} & set(takes):
@@ -59,6 +57,11 @@ def attention(config: PreTrainedConfig, on_cpu: bool) -> str:
     if not getattr(_network_class(config), "_supports_sdpa", False):
         return "eager"
     return GROUPED if on_cpu else FUSED
+
+
+def _asks_for_decoder(network: Any) -> bool:
+    """True for an encoder that the library lists as causal too: the class says that ``is_decoder`` makes it so."""
+    return "is_decoder=True" in inspect.getsource(network.__init__)
 
 
 def _network_class(config: PreTrainedConfig) -> Any:

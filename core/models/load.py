@@ -19,6 +19,7 @@ from core.models import packing, threads
 from core.models.compatibility import attention, check_vocabularies, emitted, text_config
 from core.models.int8 import quantise
 from core.models.pair import LoadedModel, Pair
+from core.models.probe import proven
 from core.models.sources import Source, first_line, look
 from core.models.text import TextCodec
 from core.pairs import embedded, folders, memory
@@ -57,6 +58,8 @@ def load_pair(spec: PairSpec, progress: Progress = quiet) -> Pair:
     if device.type == "cpu":
         threads.settle(models[0].network)
         models = [_packed(model, progress) for model in models]
+    progress("comparing cache slots with the library's forward", 0.98)
+    models = [proven(model, vocab, precision) for model in models]
     text = TextCodec(target.tokenizer, _end_tokens(models[0].network, target.tokenizer), vocab)
     progress("ready", 1.0)
     return Pair(spec.name, models[0], models[1] if draft_name else None, text, device, dtype, precision, vocab)
