@@ -21,7 +21,7 @@ ALLOWED: dict[str, set[str]] = {
     "core.cache": {GROUND},
     "core.pairs": {GROUND},
     "core.results": {GROUND},
-    "core.models": {GROUND, "core.pairs"},
+    "core.models": {GROUND, "core.pairs", "core.cache"},
     "core.rules": {GROUND, "core.sampling"},
     "core.drafting": {GROUND, "core.sampling", "core.cache"},
     "core.decoding": {GROUND, "core.sampling", "core.rules", "core.drafting", "core.cache"},

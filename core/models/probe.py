@@ -23,7 +23,6 @@ import transformers
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
-from core.cache.kv import Pass
 from core.cache.slots import SlotTarget
 from core.cache.target import Candidates
 from core.errors import ModelUnavailable
@@ -170,7 +169,7 @@ class _Shifted(SlotTarget):
         self.starts = starts
 
     def forward(
-        self, network: Any, now: Pass, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
+        self, network: Any, now: Any, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
         moved = torch.tensor(self.starts, device=self.device)[now.slots][:, None]
         shifted = replace(now, positions=now.positions + moved, key_positions=now.key_positions + moved)
