@@ -10,7 +10,7 @@ from core.errors import SpecLensError
 from core.results import traces
 from core.results.glossary import GLOSSARY
 from pages.ui.compare import charts, choice, metrics, prompts, settings, text, verdict
-from pages.ui.kit import compare_link, numbers, parts
+from pages.ui.kit import compare_link, notices, numbers, parts
 from pages.ui.kit.charts import CONFIG
 from pages.ui.kit.compare_link import Link
 from pages.ui.kit.runs import Shown, find
@@ -26,9 +26,7 @@ TICK_S = 0.5
 def page() -> None:
     """The choice of runs and their comparison."""
     app = services()
-    why = app.trouble()
-    if why:
-        st.html(parts.note("bad", why, "Runs are not being kept."))
+    notices.faults(app)
     link = compare_link.read(st.query_params.get(compare_link.RUNS), st.query_params.get(compare_link.BASE))
     try:
         runs = [run for run_id in link.runs if (run := find(app, run_id)) is not None]

@@ -6,7 +6,7 @@ import streamlit as st
 
 from core.errors import SpecLensError
 from pages.ui.history import labelling, replay, run_list
-from pages.ui.kit import numbers, parts
+from pages.ui.kit import notices, numbers, parts
 from pages.ui.kit.runs import Shown, find, valid_id
 from pages.ui.kit.services import Services, reopen, services
 from pages.ui.rounds import run_view
@@ -22,15 +22,15 @@ SHOWS = {WHOLE: "Whole run", REPLAY: "Replay"}
 def page() -> None:
     """The list, or the run that the address names."""
     app = services()
-    why = app.trouble()
-    if why:
-        st.html(parts.note("bad", why, "Runs are not being kept."))
+    notices.faults(app)
     if app.runs is None:
         closed()
         return
     try:
         asked = st.query_params.get("run")
         if asked is None:
+            for text in app.keeper.notes if app.keeper is not None else ():
+                st.html(parts.note("info", text))
             run_list.draw(app, app.runs)
         else:
             opened(app, asked)

@@ -9,7 +9,7 @@ import streamlit as st
 from core.errors import SpecLensError
 from core.jobs.jobs import PAUSE_LIMIT_S
 from core.types import RunSpec
-from pages.ui.kit import parts
+from pages.ui.kit import notices, parts
 from pages.ui.kit.runs import Shown, find, valid_id
 from pages.ui.kit.services import Services, services
 from pages.ui.live import forms, race_form, race_view
@@ -37,7 +37,7 @@ PAUSED = (
 def page() -> None:
     """The whole page."""
     app = services()
-    trouble(app)
+    notices.faults(app)
     before = st.session_state.get(LAST)
     run = chosen(app)
     rival = None if run is None else racing(app, run)
@@ -54,13 +54,6 @@ def page() -> None:
         asked = form(app)
     with right:
         watched(app, run, rival, asked)
-
-
-def trouble(app: Services) -> None:
-    """A note while runs are not being kept."""
-    why = app.trouble()
-    if why:
-        st.html(parts.note("bad", why, "Runs are not being kept."))
 
 
 def chosen(app: Services) -> Shown | None:
@@ -216,10 +209,13 @@ def _drawn(run_ids: list[str], ticking: bool, changed: bool) -> None:
         return
     controls(app, runs)
     st.html(parts.shown_line(runs, changed))
-    if len(runs) == 2:
-        race_view.draw(app, runs[0], runs[1])
-    else:
-        run_view.draw(app, runs[0])
+    try:
+        if len(runs) == 2:
+            race_view.draw(app, runs[0], runs[1])
+        else:
+            run_view.draw(app, runs[0])
+    except SpecLensError as error:
+        st.html(parts.note("bad", str(error)))
     if ticking and not any(run.active for run in runs):
         st.rerun(scope="app")  # draws once more, without the ticking
 

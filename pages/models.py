@@ -14,7 +14,7 @@ from core.pairs import memory
 from core.pairs.inventory import KnownPair
 from core.records import TERMINAL
 from core.types import Device, Precision
-from pages.ui.kit import parts
+from pages.ui.kit import notices, parts
 from pages.ui.kit.services import Services, services
 from pages.ui.models import check_view, pair_facts
 from pages.ui.models.scene import Scene, scene
@@ -47,9 +47,7 @@ CONVERTS = (
 def page() -> None:
     """Settings and device, the check, the pairs."""
     app = services()
-    why = app.trouble()
-    if why:
-        st.html(parts.note("bad", why, "Runs are not being kept."))
+    notices.faults(app)
     with st.container(key="models_top"):
         left, right = st.columns([1.3, 1], gap="medium", vertical_alignment="bottom", wrap=False)
     with left, st.container(horizontal=True, key="models_settings"):

@@ -5,6 +5,7 @@ Exit codes, with a sentence on stderr: 0 done · 1 the database cannot be opened
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +22,7 @@ from storage.export.csv import write_dictionary
 from storage.export.dictionary import FORMATS, TABLES
 from storage.export.files import Files
 from storage.filters import RunFilter
+from storage.inspection import log_of
 from storage.migrate import version
 from storage.queries import Runs
 from storage.schema import candidates, rounds
@@ -111,7 +113,7 @@ def info(db: Db = None) -> None:
 
 def _opened(db: Path | None) -> Store:
     path = db or default_path()
-    if not path.is_file():
+    if not os.path.lexists(path) and not log_of(path).exists():
         raise BadInput(f"There is no database {path}: name one with --db.")
     return Store(path)
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
 
-from core.errors import StorageUnavailable
+from core.errors import SpecLensError, StorageUnavailable
+from storage.inspection import GO_ON, log_of
 
 _CONFIG = {
     # few threads and little memory, since decoding needs both; extensions are never downloaded
@@ -21,6 +24,8 @@ _CONFIG = {
     "autoload_known_extensions": False,
     # no automatic checkpoint: DuckDB 1.5.6 returns wrong texts to readers meanwhile (see storage.database)
     "checkpoint_threshold": "1TB",
+    # of a new file: since this format a log names its database and the state it follows, and another one is refused
+    "storage_compatibility_version": "v1.5.0",
 }
 
 _LOCK_HOLDER = re.compile(r"\(PID (\d+)\)")
@@ -58,13 +63,27 @@ def database_path(url_or_path: str | Path) -> Path:
         text = rest
     if not text or text.startswith(":memory:"):
         raise StorageUnavailable("Runs are kept in a file, not in memory: name a path such as data/speclens.duckdb.")
-    return Path(text).expanduser().resolve()
+    try:
+        path = Path(text).expanduser()
+        resolved = path.resolve()
+        dangling = path.is_symlink() and not resolved.exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise StorageUnavailable(f"The database {text!r} cannot be opened: {_unresolved(error)}. {GO_ON}") from error
+    if dangling:
+        raise StorageUnavailable(f"The database {path} is a link to {resolved}, which is missing. {GO_ON}")
+    return resolved
+
+
+def _unresolved(error: Exception) -> str:
+    if isinstance(error, RuntimeError):
+        return "symbolic links lead in a circle, or the home folder is unknown"
+    return str(getattr(error, "strerror", None) or error)
 
 
 def connect(path: Path) -> Engine:
     """An engine with a pooled connection per thread, after one successful connection.
 
-    Raises StorageUnavailable with the reason: locked, not a database, no permission, no room.
+    Raises StorageUnavailable when its folder cannot be made, and the errors of DuckDB for :func:`opening`.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,10 +97,23 @@ def connect(path: Path) -> Engine:
         pool_timeout=30,
     )
     try:
-        with engine.connect():
+        with engine.connect() as connection:
+            # closing must not rewrite a file that turns out to be damaged: storage.database moves the log itself
+            connection.exec_driver_sql("PRAGMA disable_checkpoint_on_shutdown")
             return engine
-    except Exception as error:
+    except BaseException:
         engine.dispose()
+        raise
+
+
+@contextmanager
+def opening(path: Path) -> Iterator[None]:
+    """Raises StorageUnavailable for whatever error of DuckDB, the system or the file's content the block meets."""
+    try:
+        yield
+    except SpecLensError:
+        raise
+    except Exception as error:
         raise StorageUnavailable(_refusal(path, error)) from error
 
 
@@ -94,9 +126,18 @@ def _refusal(path: Path, error: BaseException) -> str:
             f"The database {path} is in use by {who}: one process at a time can open it. "
             "Close that one (the app, or an export) and try again, or name another file."
         )
-    if "not a valid DuckDB database" in message:
-        return f"{path} is not a DuckDB database: name another file, or move this one away and a new one is made."
-    return f"The database {path} cannot be opened ({message})."
+    if is_full(error):
+        return f"The disk that holds {path} is full: free some room and start again."
+    if "Permission denied" in message or "Read-only file system" in message:
+        return f"The database {path} cannot be opened ({message}): allow this user to read and write it. {GO_ON}"
+    if "WAL" in message and "does not match" in message and "checksum" not in message:
+        return (
+            f"The log {log_of(path)} is of another database than {path}, or of an earlier state of it. "
+            "Nothing was changed. Put the file and the log that belong together side by side, or move the log away: "
+            "runs that only the log held are lost then."
+        )
+    what = f"The log {log_of(path)} of the database" if "WAL" in message else f"The database {path}"
+    return f"{what} cannot be read ({message}): it is damaged. {GO_ON}"
 
 
 def cause(error: BaseException) -> BaseException:

@@ -18,8 +18,10 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.types import TypeEngine
 
 from core.errors import StorageUnavailable
-from storage.connect import cause, is_outage, reason
-from storage.migrate import open_current
+from storage.connect import cause, opening, reason
+from storage.copies import keep_log
+from storage.inspection import GO_ON, inspect, log_of, unread_log
+from storage.migrate import head, open_current
 
 log = logging.getLogger(__name__)
 
@@ -29,12 +31,16 @@ _open_lock = threading.Lock()
 WAIT_S = 10.0
 """Longest that readers wait for a checkpoint or reopening, and that reopening waits for readers, in seconds."""
 
+_OURS = (duckdb.BinderException, duckdb.ParserException, duckdb.NotImplementedException)
+"""Errors of a query that is wrong itself, whatever the file holds."""
+
 READERS_S = 1.0
 """Longest that a checkpoint waits for readers to finish, in seconds; new readers wait for the checkpoint."""
 
 
 class Database:
     """One open file. ``read()`` is for any thread; ``write()``, ``checkpoint()`` and ``restart()`` for the writer's.
+    ``notes``: sentences for the page about what opening found and which copies it kept.
 
     Nothing else in this process may open the file, not even to copy it: closing that handle would release the lock
     that keeps other processes out.
@@ -53,12 +59,47 @@ class Database:
                 )
             _open.add(path)
         try:
-            self._engine = open_current(path)
-            # an open connection keeps the file locked while the pool is idle
-            self._anchor = self._engine.connect()
+            with opening(path):
+                self.notes = self._open()
         except BaseException:
             self._forget()
             raise
+
+    def _open(self) -> tuple[str, ...]:
+        inspect(self.path)
+        notes: list[str] = []
+        unread = unread_log(self.path)
+        kept = self._keep_log(unread) if unread else None
+        try:
+            opened = open_current(self.path)
+        except BaseException:
+            if kept is not None:
+                kept.unlink(missing_ok=True)  # the log itself is as it was
+            raise
+        self._engine = opened.engine
+        # an open connection keeps the file locked while the pool is idle
+        self._anchor = self._engine.connect()
+        if kept is not None:
+            notes.append(
+                f"The last {unread:,} bytes of the log {log_of(self.path)} could not be read: the app or the machine "
+                f"stopped while they were written, or they are damaged. Runs may lack what they held. The log as it "
+                f"was found is kept as {kept}."
+            )
+        if opened.copy is not None:
+            notes.append(
+                f"The database was brought to schema {head()}. As it was before, it is kept as {opened.copy}: delete "
+                "that copy when you no longer want to go back."
+            )
+        return tuple(notes)
+
+    def _keep_log(self, unread: int) -> Path:
+        try:
+            return keep_log(self.path)
+        except OSError as error:
+            raise StorageUnavailable(
+                f"The last {unread:,} bytes of the log {log_of(self.path)} cannot be read, and the log could not be "
+                f"copied before it is written again ({error.strerror}). {GO_ON}"
+            ) from error
 
     def _forget(self) -> None:
         with _open_lock:
@@ -85,8 +126,8 @@ class Database:
         try:
             with self._entered(), self._engine.connect() as connection:
                 yield connection
-        except DBAPIError as error:
-            if not is_outage(error):
+        except (DBAPIError, UnicodeDecodeError) as error:
+            if isinstance(cause(error), _OURS):
                 raise
             raise StorageUnavailable(f"The database {self.path} cannot be read ({reason(error)}).") from error
 
@@ -123,7 +164,7 @@ class Database:
     def log_bytes(self) -> int:
         """Size of the log that the next checkpoint moves into the file, in bytes."""
         try:
-            return self.path.with_name(self.path.name + ".wal").stat().st_size
+            return log_of(self.path).stat().st_size
         except FileNotFoundError:
             return 0
 
@@ -160,14 +201,24 @@ class Database:
         self._engine.dispose()
 
     def _reopen(self) -> None:
-        self._engine = open_current(self.path)
-        self._anchor = self._engine.connect()
+        with opening(self.path):
+            self._engine = open_current(self.path).engine
+            self._anchor = self._engine.connect()
         with self._gate:
             self._shut = False
             self._gate.notify_all()
 
     def close(self) -> None:
-        """Closes the file, into which DuckDB moves its log. Later reads raise StorageUnavailable."""
+        """Moves the log into the file and closes it. Later reads raise StorageUnavailable."""
+        if not self._shut:
+            try:
+                self.checkpoint()
+            except DBAPIError as error:
+                log.warning("the log stays beside %s: %s", self.path, reason(error))
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Closes the file as it is, with its log beside it: for one that turns out to be damaged."""
         self._shut_connections()
         self._forget()
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlalchemy import ColumnElement, Select, func, select
 
-from core.errors import BadInput
+from core.errors import BadInput, StorageUnavailable
 from core.records import Fingerprint, Round, RunStatus, Summary
 from core.results.matching import matched
 from core.results.traces import Burst
 from core.types import RunSpec
+from storage.connect import reason
 from storage.filters import RunFilter
 from storage.labels import Labels, read_labels, read_tags
 from storage.round_rows import read_bursts, read_rounds
@@ -138,7 +140,7 @@ class Runs:
 
     def rounds(self, run_id: str, start: int = 0, limit: int | None = None) -> list[Round]:
         """The run's rounds from index ``start``, at most ``limit``: equal to those written, lone surrogates apart."""
-        with self._database.read() as connection:
+        with self._database.read() as connection, self._decoding(run_id):
             return read_rounds(connection, text(run_id), start, limit)
 
     def plain_for(self, fingerprint: Fingerprint, session: str) -> StoredRun | None:
@@ -176,7 +178,7 @@ class Runs:
 
     def bursts(self, run_id: str) -> list[Burst]:
         """The run's bursts: what it committed and when, without its candidates; empty for an unknown id."""
-        with self._database.read() as connection:
+        with self._database.read() as connection, self._decoding(run_id):
             return read_bursts(connection, text(run_id))
 
     def facets(self) -> Facets:
@@ -199,9 +201,25 @@ class Runs:
             rows = connection.execute(select(runs).where(runs.c.run_id.in_(ids))).mappings()
             found = {row["run_id"]: row for row in rows}
             environments = connection.execute(select(fingerprints).where(fingerprints.c.run_id.in_(ids))).mappings()
-            had = {row["run_id"]: fingerprint_from(row) for row in environments}
+            had = {row["run_id"]: row for row in environments}
             tagged = read_tags(connection, ids)
-        return [_stored(found[run_id], had.get(run_id), tagged.get(run_id, ())) for run_id in ids]
+        read: list[StoredRun] = []
+        for run_id in ids:
+            with self._decoding(run_id):
+                environment = fingerprint_from(had[run_id]) if run_id in had else None
+                read.append(_stored(found[run_id], environment, tagged.get(run_id, ())))
+        return read
+
+    @contextmanager
+    def _decoding(self, run_id: str) -> Iterator[None]:
+        """Raises StorageUnavailable where a stored row holds no record of SpecLens."""
+        try:
+            yield
+        except (ValueError, TypeError, ArithmeticError, LookupError) as error:
+            raise StorageUnavailable(
+                f"Run {run_id} cannot be read from the database {self._database.path} ({reason(error)}): its rows are "
+                "damaged, or another program changed them. Restore a copy of the database."
+            ) from error
 
 
 def _stored(row: Any, fingerprint: Fingerprint | None, tagged: tuple[str, ...]) -> StoredRun:

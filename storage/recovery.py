@@ -20,17 +20,15 @@ log = logging.getLogger(__name__)
 
 
 def recover(database: Database) -> list[str]:
-    """Ends runs that a dead process left queued or running as ``interrupted``, with a summary of their stored rounds;
-    then sweeps the rest of an interrupted deletion. Returns the interrupted runs' ids."""
-    with database.read() as connection:
+    """Ends runs that a dead process left queued or running as ``interrupted``, with a summary of their stored rounds,
+    and sweeps the rest of an interrupted deletion: all of it in one transaction, or nothing. Returns the interrupted
+    runs' ids."""
+    with database.write() as connection:
         left = connection.execute(select(runs).where(runs.c.status.in_(("queued", "running"))).order_by(runs.c.run_id))
         rows = list(left.mappings())
-    for row in rows:
-        with database.write() as connection:
+        for row in rows:
             _interrupt(connection, row)
-    sweep(database)
-    if rows:
-        database.checkpoint()
+        sweep(connection)
     return [row["run_id"] for row in rows]
 
 
@@ -70,13 +68,12 @@ def _summary(connection: Connection, row: Any, kept: list[Round], ended: Ended) 
 
 
 def _last_sign(row: Any, kept: list[Round]) -> datetime:
-    """The last moment at which the run is known to have been alive: its end, rather than the time of the next start.
-
-    The run's own clock counts from its acceptance, while ``started_at`` is after the prefill.
-    """
+    """The last moment at which the run is known to have been alive: its end, rather than the time of the next start."""
     if row["started_at"] is None:
         last = row["submitted_at"]
     else:
+        # a round's time counts from the run's acceptance, and ``started_at`` was taken when the prefill was over: what
+        # lies between ``started_at`` and the last round is that time without the prefill
         decoded = kept[-1].ended_at_s - required(row["prefill_s"]) if kept else 0.0
         # false for NaN as well: a time that was not finite counts as 0
         last = row["started_at"] + timedelta(seconds=decoded if decoded > 0 else 0.0)
@@ -85,20 +82,18 @@ def _last_sign(row: Any, kept: list[Round]) -> datetime:
     return moment
 
 
-def sweep(database: Database) -> int:
+def sweep(connection: Connection) -> int:
     """Deletes parts whose run was deleted; returns the number of such runs."""
-    with database.read() as connection:
-        known = select(runs.c.run_id)
-        parts = select(rounds.c.run_id).union(select(fingerprints.c.run_id), select(tags.c.run_id)).subquery()
-        orphans = list(connection.execute(select(parts.c.run_id).where(parts.c.run_id.not_in(known))).scalars())
+    known = select(runs.c.run_id)
+    parts = select(rounds.c.run_id).union(select(fingerprints.c.run_id), select(tags.c.run_id)).subquery()
+    orphans = list(connection.execute(select(parts.c.run_id).where(parts.c.run_id.not_in(known))).scalars())
     if orphans:
         for table in CHILDREN:
-            delete_part(database, table, orphans)
+            delete_part(connection, table, orphans)
     return len(orphans)
 
 
-def delete_part(database: Database, table: Table, run_ids: list[str]) -> None:
-    """Deletes the runs' rows of one table in one transaction, since deleting thousands of runs at once costs DuckDB far
-    less than many smaller deletions."""
-    with database.write() as connection:
-        connection.execute(delete(table).where(table.c.run_id.in_(run_ids)))
+def delete_part(connection: Connection, table: Table, run_ids: list[str]) -> None:
+    """Deletes the runs' rows of one table, all at once, since that costs DuckDB far less for thousands of runs than
+    many smaller deletions."""
+    connection.execute(delete(table).where(table.c.run_id.in_(run_ids)))

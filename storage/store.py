@@ -12,12 +12,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Self
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import Table, delete, select, update
 
 from core.errors import BadInput
 from core.records import TERMINAL, Ended, Round, Started, Summary
 from core.types import RunSpec
-from storage.connect import database_path
+from storage.connect import database_path, opening
 from storage.database import Database
 from storage.labels import clean_name, clean_note, clean_tags, write_label, write_tags
 from storage.recovery import delete_part, recover
@@ -43,8 +43,9 @@ class Store:
     """A :class:`core.jobs.recorder.RunSink` over one DuckDB file, and the connections for ``storage.queries``.
 
     Opening migrates the file (after copying it) and ends runs that a dead process left unfinished; ``interrupted`` has
-    their ids. Raises :class:`StorageUnavailable`: locked, newer schema, not a database, no room. Calls of the sink
-    never wait for the disk. ``write`` and the times are parameters for tests.
+    their ids. Raises :class:`StorageUnavailable`: locked, newer schema, not a database, damaged, no room. A file that
+    is refused stays as it is. Calls of the sink never wait for the disk. ``write`` and the times are parameters for
+    tests.
     """
 
     def __init__(
@@ -59,9 +60,10 @@ class Store:
         self.path = database_path(url_or_path)
         self.database = Database(self.path)
         try:
-            self.interrupted = tuple(recover(self.database))
+            with opening(self.path):
+                self.interrupted = tuple(recover(self.database))
         except BaseException:
-            self.database.close()
+            self.database.abandon()
             raise
         self._writer = Writer(self.database, write, gather_s, retry_s, most_waiting)
         self._closing = threading.Lock()
@@ -88,6 +90,11 @@ class Store:
     def trouble(self) -> str | None:
         """A sentence for the page while something is not, or could not be, stored; None when all is well."""
         return self._writer.trouble
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the page about what opening the file found, and which copies it kept."""
+        return self.database.notes
 
     def flush(self, timeout_s: float = 30.0) -> None:
         """Waits until everything that was handed in before is on disk.
@@ -128,7 +135,7 @@ class Store:
         found = self._writer.call(lambda: self._delete(asked))
         if found:
             for table in CHILDREN:
-                self._writer.call(lambda table=table: delete_part(self.database, table, found), timeout_s=DELETING_S)
+                self._writer.call(lambda table=table: self._delete_part(table, found), timeout_s=DELETING_S)
             # the checkpoint rewrites blocks with deleted rows, seconds for thousands of runs: do not wait for it
             self._writer.checkpoint_later()
         return len(found)
@@ -184,6 +191,10 @@ class Store:
             with self.database.write() as connection:
                 connection.execute(delete(runs).where(runs.c.run_id.in_(found)))
         return sorted(found)
+
+    def _delete_part(self, table: Table, run_ids: list[str]) -> None:
+        with self.database.write() as connection:
+            delete_part(connection, table, run_ids)
 
     def _archive(self, run_ids: list[str], archived: bool) -> int:
         found = self._statuses(run_ids)

@@ -219,7 +219,7 @@ def test_tags_that_a_cut_off_deletion_left_are_swept(store: Store) -> None:
     store.tag([run_id(1), run_id(2)], add="x")
     with store.database.write() as connection:
         connection.execute(runs.delete().where(runs.c.run_id == run_id(1)))
-    assert sweep(store.database) == 1
+        assert sweep(connection) == 1
     with store.database.read() as connection:
         assert connection.exec_driver_sql("SELECT run_id FROM tags").scalars().all() == [run_id(2)]
 

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from duckdb_sqlalchemy import insert
+from duckdb_sqlalchemy import checkpoint, insert
 from sqlalchemy import String
 
 from core.errors import StorageUnavailable
@@ -21,6 +21,7 @@ from core.types import Sampling
 from storage import migrate
 from storage.connect import connect
 from storage.filters import RunFilter
+from storage.inspection import log_of
 from storage.queries import Runs
 from storage.run_rows import submitted_row
 from storage.schema import fingerprints, metadata, runs
@@ -28,8 +29,8 @@ from storage.store import Store
 from tests.helpers.records import at, run_id, spec, summary
 
 
-def _first_schema(path: Path) -> None:
-    """A database as the first revision left it, with one run in it."""
+def _first_schema(path: Path, in_log: bool = False) -> None:
+    """A database as the first revision left it, with one run in it, or in its log."""
     engine = connect(path)
     with engine.connect() as connection:
         migrate.upgrade(connection, "0001")
@@ -38,6 +39,8 @@ def _first_schema(path: Path) -> None:
         del row["allowed"]  # since schema 0004
         connection.execute(insert(runs).values(**row))
         connection.commit()
+        if not in_log:
+            checkpoint(connection)
     engine.dispose()
 
 
@@ -61,6 +64,23 @@ def test_a_database_of_the_first_schema_is_copied_migrated_and_keeps_its_runs(pa
         assert old.execute("SELECT version_num FROM alembic_version").fetchall() == [("0001",)]
         assert old.execute("SELECT run_id FROM runs").fetchall() == [(run_id(1),)]
         assert ("rounds_missing",) not in old.execute("SELECT column_name FROM information_schema.columns").fetchall()
+
+
+def test_a_migration_names_its_copy_and_copies_what_is_still_in_the_log(path: Path) -> None:
+    _first_schema(path, in_log=True)
+    before = path.read_bytes(), log_of(path).read_bytes()
+    copy = path.with_name("speclens.schema-0001.duckdb")
+    with Store(path) as store:
+        assert store.notes == (
+            f"The database was brought to schema {migrate.head()}. As it was before, it is kept as {copy}: delete that "
+            "copy when you no longer want to go back.",
+        )
+        assert Runs(store).count() == 1
+    assert (copy.read_bytes(), log_of(copy).read_bytes()) == before
+    with duckdb.connect(str(copy)) as old:
+        assert old.execute("SELECT run_id FROM runs").fetchall() == [(run_id(1),)]
+    with Store(path) as store:
+        assert store.notes == ()
 
 
 def test_an_earlier_copy_is_never_written_over(path: Path) -> None:

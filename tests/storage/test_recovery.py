@@ -88,12 +88,11 @@ def test_a_deletion_that_was_cut_off_is_finished_when_the_file_is_opened(path: P
             store.tag([run_id(number)], add="x")
         with store.database.write() as connection:
             connection.execute(delete(runs).where(runs.c.run_id == run_id(1)))
-    with Store(path) as store:
-        with store.database.read() as connection:
-            for table in CHILDREN:
-                ids = set(connection.execute(table.select()).scalars())
-                assert ids == {run_id(2)}, table.name
-        assert sweep(store.database) == 0
+    with Store(path) as store, store.database.read() as connection:
+        for table in CHILDREN:
+            ids = set(connection.execute(table.select()).scalars())
+            assert ids == {run_id(2)}, table.name
+        assert sweep(connection) == 0
 
 
 def test_a_run_whose_rounds_make_no_sense_does_not_keep_the_store_from_opening(path: Path) -> None:

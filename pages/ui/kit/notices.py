@@ -1,11 +1,12 @@
-"""Sentences shown on several pages: what "lossless" guarantees and what it does not (article), and the effect of a
-lossy rule or an untrained exit."""
+"""Sentences shown on several pages: what "lossless" guarantees and what it does not (article), the effect of a
+lossy rule or an untrained exit, and what is wrong with the database."""
 
 from __future__ import annotations
 
 import streamlit as st
 
 from pages.ui.kit import parts
+from pages.ui.kit.services import Services
 
 SAME_SEED = (
     "The same seed does not mean the same text. Two algorithms with one law consume their random numbers in different "
@@ -24,6 +25,7 @@ EARLY_EXIT = (
     "whole model. LayerSkip-trained models are made for it."
 )
 LOSSY = "Lossy: the output no longer follows the target's distribution."
+NOT_KEPT = "Runs are not being kept."
 LEADS = {SAME_SEED: "Same seed.", PRECISION: "Precision.", OTHER_TARGET: "Another target."}
 
 
@@ -37,3 +39,9 @@ def folded() -> None:
     """Draw all notices, folded behind one line, for pages on which nothing has been compared yet."""
     with st.expander("What lossless does and doesn't guarantee"):
         show(SAME_SEED, PRECISION, OTHER_TARGET)
+
+
+def faults(app: Services) -> None:
+    """A note while runs are not being kept, with the reason."""
+    if why := app.trouble():
+        st.html(parts.note("bad", why, NOT_KEPT))

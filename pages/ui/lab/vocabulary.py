@@ -13,7 +13,7 @@ import streamlit as st
 from core.errors import BadInput, SpecLensError
 from core.lab.vocabularies import PRESETS, LabPair, distinct, lab_pair, of_position, of_preset
 from core.records import ROOT, Position, Round
-from pages.ui.kit import lab_link, numbers, parts
+from pages.ui.kit import lab_link, notices, numbers, parts
 from pages.ui.kit.lab_link import Stored
 from pages.ui.kit.runs import find, rounds
 from pages.ui.kit.services import Services
@@ -202,7 +202,7 @@ def _facts(pair: LabPair) -> None:
 def _stored(app: Services, asked: Stored) -> LabPair | None:
     """Choice of run, round and position; the pair there, or None with a sentence."""
     if app.runs is None:
-        st.html(parts.note("warn", app.trouble() or "No run can be read.", "Runs are not being kept."))
+        notices.faults(app)
         return None
     recent = [run for run in app.runs.list(RunFilter(), limit=MAX_RUNS) if run.drafter != "none"]
     labels = {run.run_id: f"{numbers.moment(run.submitted_at)} · {run.drafter} {run.shape}" for run in recent}
