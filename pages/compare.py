@@ -95,6 +95,7 @@ def _one(app: Services, side: Side) -> None:
             st.rerun()
 
 
+@notices.told
 def _waiting(run_ids: Sequence[str]) -> None:
     """The runs that are on their way; when one ends, the page is drawn anew."""
     app = services()

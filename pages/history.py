@@ -111,6 +111,7 @@ def _choice(run: Shown) -> str:
     return show or WHOLE
 
 
+@notices.told
 def _drawn(run_id: str, ticking: bool) -> None:
     app = services()
     run = find(app, run_id)

@@ -202,6 +202,7 @@ def _each(act: Callable[[str], bool], run_ids: Sequence[str]) -> None:
         act(run_id)
 
 
+@notices.told
 def _drawn(run_ids: list[str], ticking: bool, changed: bool) -> None:
     app = services()
     runs = [run for run_id in run_ids if (run := found(app, run_id)) is not None]
@@ -209,13 +210,10 @@ def _drawn(run_ids: list[str], ticking: bool, changed: bool) -> None:
         return
     controls(app, runs)
     st.html(parts.shown_line(runs, changed))
-    try:
-        if len(runs) == 2:
-            race_view.draw(app, runs[0], runs[1])
-        else:
-            run_view.draw(app, runs[0])
-    except SpecLensError as error:
-        st.html(parts.note("bad", str(error)))
+    if len(runs) == 2:
+        race_view.draw(app, runs[0], runs[1])
+    else:
+        run_view.draw(app, runs[0])
     if ticking and not any(run.active for run in runs):
         st.rerun(scope="app")  # draws once more, without the ticking
 

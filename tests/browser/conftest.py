@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, ConsoleMessage, Page, TimeoutError, expect
 
 from tests.helpers.running_app import RunningApp, open_browser, running_app
 
 expect.set_options(timeout=60_000)
 
 View = Callable[..., Page]
+
+SETTLING_MS = 20_000
+"""Longest that a page may be too wide while it settles, in milliseconds."""
 
 
 @pytest.fixture(scope="session")
@@ -77,3 +80,18 @@ def ask(page: Page, prompt: str, tokens: int | None = None) -> None:
 def status(page: Page, name: str) -> None:
     """Wait until the run that is shown has this status."""
     expect(page.locator(f'[data-status="{name}"]')).to_be_visible()
+
+
+def fits(page: Page) -> None:
+    """Wait until nothing is wider than the page, in two drawings after one another: a table that is still settling is
+    too wide for a moment. A page that stays too wide is an error with the pixels."""
+    wide = "[...document.querySelectorAll('.stMain, .stApp')].map((part) => part.scrollWidth - part.clientWidth)"
+    within = f"""() => new Promise((done) => {{
+      const fit = () => {wide}.every((over) => over <= 0);
+      const first = fit();
+      requestAnimationFrame(() => requestAnimationFrame(() => done(first && fit())));
+    }})"""
+    try:
+        page.wait_for_function(within, timeout=SETTLING_MS)
+    except TimeoutError as error:
+        raise AssertionError(f"wider than the page by {page.evaluate(wide)} px") from error

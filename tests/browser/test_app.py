@@ -6,9 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
-from tests.browser.conftest import View, ask, status
+from tests.browser.conftest import View, ask, fits, status
 from tests.helpers.running_app import RunningApp, running_app
 
 
@@ -166,15 +166,10 @@ def test_both_pages_fit_their_width_in_both_themes(app: RunningApp, view: View, 
     expect(page.locator(".sl-fork").first).to_be_visible()
     ink = "rgb(22, 32, 43)" if theme == "light" else "rgb(233, 237, 242)"
     expect(page.locator(".sl-chip").first).to_have_css("color", ink)
-    _fits(page)
+    fits(page)
     page.get_by_role("link", name="History").click()
     expect(page.locator(".sl-table tbody tr").first).to_be_visible()
-    _fits(page)
-
-
-def _fits(page: Page) -> None:
-    wide = page.evaluate("[...document.querySelectorAll('.stMain, .stApp')].map(e => e.scrollWidth - e.clientWidth)")
-    assert max(wide) <= 0
+    fits(page)
 
 
 def test_a_killed_app_leaves_its_run_interrupted_with_whole_rounds(view: View, tmp_path: Path) -> None:

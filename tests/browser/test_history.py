@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View, ask, status
+from tests.browser.conftest import View, ask, fits, status
 from tests.helpers.running_app import RunningApp
 
 ROWS = """() => {
@@ -47,19 +47,16 @@ def search(page: Page, text: str) -> None:
 
 def test_a_replay_shows_at_a_round_exactly_what_streamed_at_that_round(app: RunningApp, view: View) -> None:
     page = view(app.url)
+    page.get_by_text("Start paused").click()
+    settled(page)
     ask(page, "slow replay", 5000)
-    status(page, "running")
-    expect(page.locator(".sl-round").nth(3)).to_be_visible()
-    streamed: list[dict[str, Any]] = []
-    while not streamed:  # a snapshot of one drawing, not of the moment between two
-        found = rows(page)
-        page.wait_for_timeout(50)
-        if (
-            len(found) > 3
-            and found == rows(page)
-            and [row["no"] for row in found] == [str(n) for n in range(len(found))]
-        ):
-            streamed = found
+    status(page, "paused")
+    for count in range(1, 5):
+        page.get_by_role("button", name="Step one round").click()
+        expect(page.locator(".sl-round")).to_have_count(count)
+    settled(page)
+    streamed = rows(page)
+    assert [row["no"] for row in streamed] == ["1", "2", "3", "4"]
     page.locator(".st-key-stop button").click()
     status(page, "cancelled")
     run = page.url.rpartition("run=")[2]
@@ -129,8 +126,7 @@ def test_a_run_is_named_tagged_and_deleted_by_keyboard_and_its_link_shows_the_sa
     expect(another.locator('[data-count="1"]')).to_be_visible()
     expect(another.locator("th[aria-sort=ascending]")).to_have_text("Prompt ↑")
     expect(another.locator(".sl-named")).to_have_text("My <b>best</b> run")
-    main = another.get_by_test_id("stMain")
-    assert main.evaluate("main => main.scrollWidth <= main.clientWidth")
+    fits(another)
     another.context.close()
 
     page.get_by_role("button", name="Delete").focus()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View
+from tests.browser.conftest import View, fits
 from tests.helpers.running_app import RunningApp
 from tests.helpers.tiny import byte_fallback_tokenizer, save_tiny_model
 
@@ -63,7 +63,6 @@ def test_a_pair_of_different_vocabularies_is_refused_with_both_tokens(
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_fits_its_width_in_both_themes(app: RunningApp, view: View, width: int, theme: str) -> None:
     page = models(view, app, width, theme)
-    wide = page.evaluate("[...document.querySelectorAll('.stMain, .stApp')].map(e => e.scrollWidth - e.clientWidth)")
-    assert max(wide) <= 0
+    fits(page)
     ink = page.locator(".sl-pair h4").first.evaluate("name => getComputedStyle(name).color")
     assert ink == ("rgb(22, 32, 43)" if theme == "light" else "rgb(233, 237, 242)")

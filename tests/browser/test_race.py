@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View, status
+from tests.browser.conftest import View, fits, status
 from tests.helpers.running_app import RunningApp
 
 
@@ -66,7 +66,7 @@ def test_chain_5_races_trees_of_its_budget_and_the_link_shows_the_race_elsewhere
     first, second = (another.locator(f".st-key-lane_{name}").bounding_box() for name in "AB")
     assert first is not None and second is not None
     assert second["y"] >= first["y"] + first["height"]  # one below the other where there is no room beside
-    assert another.evaluate("document.querySelector('.stMain').scrollWidth <= innerWidth")
+    fits(another)
     assert another.locator("[data-race]").inner_text() == page.locator("[data-race]").inner_text()
     page.get_by_role("link", name="Compare both in detail").click()
     expect(page.locator(".sl-runs tbody tr")).to_have_count(2)
@@ -108,7 +108,7 @@ def test_the_inspector_is_reached_and_read_by_keyboard(app: RunningApp, view: Vi
     expect(tree.locator('[aria-pressed="true"]')).to_contain_text("end")
     page.locator('[data-round="2"]').focus()
     page.keyboard.press("Enter")
-    expect(page.locator('[class*="st-key-inspected_"] input')).to_have_value("2")
+    expect(page.locator('[class*="st-key-inspected_"] input')).to_have_value("3")
     expect(tree).to_have_attribute("aria-label", re.compile("^Round 3: 5 candidates"))
     tree.locator('[aria-pressed="true"]').focus()
     for key, text in (("ArrowLeft", "Ba"), ("ArrowLeft", "B"), ("ArrowDown", "A")):

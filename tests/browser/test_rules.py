@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import View
+from tests.browser.conftest import View, fits
 from tests.helpers.running_app import RunningApp
 
 
@@ -53,7 +53,6 @@ def test_the_tabs_draw_their_figures_and_the_address_keeps_the_tab(app: RunningA
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_fits_its_width_in_both_themes(app: RunningApp, view: View, width: int, theme: str) -> None:
     page = lab(view, app, width, theme, "?preset=heavy_tailed")
-    wide = page.evaluate("[...document.querySelectorAll('.stMain, .stApp')].map(e => e.scrollWidth - e.clientWidth)")
-    assert max(wide) <= 0
+    fits(page)
     ink = page.locator(".sl-lab th[scope=row]").first.evaluate("name => getComputedStyle(name).color")
     assert ink == ("rgb(22, 32, 43)" if theme == "light" else "rgb(233, 237, 242)")

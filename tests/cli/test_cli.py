@@ -181,6 +181,20 @@ def test_a_saved_batch_is_in_the_history_with_its_rounds_and_summaries(generate,
         store.close()
 
 
+@pytest.mark.parametrize("damage", ["cut short", "an empty file"])
+def test_saving_into_a_damaged_database_is_a_sentence_before_anything_is_decoded(generate, tmp_path, damage):
+    database = tmp_path / "data" / "speclens.duckdb"
+    Store(database).close()
+    database.write_bytes(database.read_bytes()[: 20_000 if damage == "cut short" else 0])
+    left = database.read_bytes()
+    ran = generate("--json", "--save")
+    assert (ran.code, ran.out) == (1, "")
+    assert damage in ran.err and str(database) in ran.err and "Nothing was changed." in ran.err
+    assert ran.err.count("\n") == 1
+    assert database.read_bytes() == left
+    assert generate("--json").code == 0
+
+
 def test_nothing_is_kept_without_save(generate, tmp_path):
     assert generate("--json").code == 0
     assert not (tmp_path / "data").exists()

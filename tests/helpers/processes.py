@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -30,3 +33,15 @@ def reported(process: subprocess.Popen[str]) -> dict[str, Any]:
     line = process.stdout.readline()
     assert line, f"the process ended with {process.wait()} without another report"
     return json.loads(line)
+
+
+def killed(pid: int, timeout_s: float = 30.0) -> None:
+    """Kills a process that another thread may reap at any moment, and waits for its end: through a file descriptor of
+    the process itself, since its number may be another's, or nobody's, the moment after."""
+    process = os.pidfd_open(pid)
+    try:
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+        ended, _, _ = select.select([process], [], [], timeout_s)
+        assert ended, f"process {pid} lives {timeout_s:.0f} s after it was killed"
+    finally:
+        os.close(process)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -9,15 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import update
 from streamlit.testing.v1 import AppTest
 
 from core.records import TERMINAL
 from pages.ui.kit import services
 from storage.connect import default_path
 from storage.filters import RunFilter
+from storage.inspection import LOG_VERSION_END, log_of
 from storage.queries import Runs
+from storage.schema import runs
 from storage.store import Store
 from tests.helpers import sample
+from tests.helpers.records import at as at_second
+from tests.helpers.records import run_id
 from tests.helpers.running_app import FAKE
 
 REPO = Path(__file__).resolve().parents[2]
@@ -32,6 +38,25 @@ def fake_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Pat
     monkeypatch.setenv("SPECLENS_DATA", str(tmp_path / "data"))
     yield tmp_path / "data"
     services.reopen()  # closes what the test opened
+
+
+def bodies(at: AppTest) -> list[str]:
+    """The page's pieces of HTML."""
+    return [one.proto.body for one in at.get("html")]
+
+
+def left_behind(path: Path, cut: int = 0) -> None:
+    """What a killed app left: a file, and a log with one run, whose last entry may be ``cut`` to some bytes."""
+    path.parent.mkdir(parents=True)
+    with Store(path) as store:
+        store.submitted(run_id(1), sample.spec(20), "s", at_second(0))
+        store.flush()
+        store.submitted(run_id(2), sample.spec(20), "s", at_second(0))
+        store.flush()
+        file, log = path.read_bytes(), log_of(path).read_bytes()
+    path.write_bytes(file)
+    last = log.rindex(LOG_VERSION_END, 0, -len(LOG_VERSION_END)) + len(LOG_VERSION_END)
+    log_of(path).write_bytes(log[: last + cut] if cut else log)
 
 
 def finished(app: services.Services, run_id: str) -> None:
@@ -114,6 +139,42 @@ def test_a_database_held_by_another_process_is_said_and_runs_go_on_unkept(fake_w
     services.reopen()
     assert services.services().trouble() == ""
     assert isinstance(services.services().runs, Runs)
+
+
+@pytest.mark.timeout(120)
+def test_a_pipe_in_the_databases_place_is_said_on_the_pages_and_runs_go_on_unkept(fake_worker: Path) -> None:
+    fake_worker.mkdir()
+    os.mkfifo(default_path())
+    app = services.services()
+    assert app.runs is None
+    finished(app, app.jobs.submit(sample.spec(20)))
+    for name in ("live", "history", "models"):
+        at = AppTest.from_file(REPO / "pages" / f"{name}.py", default_timeout=60).run()
+        assert not at.exception
+        (note,) = [one for one in bodies(at) if "Runs are not being kept." in one]
+        assert "is a pipe, not a file. Nothing was changed." in note
+    services.reopen()
+    default_path().unlink()
+    assert services.services().trouble() == ""
+
+
+def test_history_names_the_copy_of_a_log_that_could_not_be_read_to_its_end(fake_worker: Path) -> None:
+    left_behind(default_path(), cut=5)
+    at = AppTest.from_file(REPO / "pages" / "history.py", default_timeout=60).run()
+    assert not at.exception
+    (note,) = [one for one in bodies(at) if "The last 5 bytes of the log" in one]
+    assert f"is kept as {default_path()}.wal.as-found" in note
+
+
+def test_history_says_which_run_is_damaged_instead_of_failing(fake_worker: Path) -> None:
+    left_behind(default_path())
+    app = services.services()
+    assert app.keeper is not None
+    with app.keeper.database.write() as connection:
+        connection.execute(update(runs).where(runs.c.run_id == run_id(1)).values(spec_json="{"))
+    at = AppTest.from_file(REPO / "pages" / "history.py", default_timeout=60).run()
+    assert not at.exception
+    assert any(f"Run {run_id(1)} cannot be read from the database" in one for one in bodies(at))
 
 
 def test_a_data_folder_that_cannot_be_made_is_said_in_a_sentence(

@@ -8,7 +8,7 @@ import streamlit as st
 
 from pages.ui.history import tape
 from pages.ui.history.tape import Tape
-from pages.ui.kit import numbers, parts
+from pages.ui.kit import notices, numbers, parts
 from pages.ui.kit.runs import Shown, find, rounds
 from pages.ui.kit.services import Services, services
 from pages.ui.rounds import run_view, trees
@@ -36,6 +36,7 @@ def draw(run: Shown) -> None:
     st.fragment(_playing, run_every=TICK_S if playing else None)(run.run_id, playing)
 
 
+@notices.told
 def _playing(run_id: str, ticking: bool) -> None:
     app = services()
     run = find(app, run_id)

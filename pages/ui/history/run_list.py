@@ -12,7 +12,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from pages.ui.history import exporting, filters, labelling, link, tables
 from pages.ui.history.link import View
-from pages.ui.kit import compare_link, numbers, parts
+from pages.ui.kit import compare_link, notices, numbers, parts
 from pages.ui.kit.services import Services, services
 from pages.ui.kit.sides import MOST
 from storage.filters import RunFilter
@@ -107,6 +107,7 @@ def _copy_component() -> Any:
 # -- the rows ----------------------------------------------------------------------------------------------------------
 
 
+@notices.told
 def _rows(view: View, found: DeltaGenerator) -> None:
     """Draw the chosen page of rows, read again at every tick; ``found`` shows the number of runs."""
     runs = services().runs

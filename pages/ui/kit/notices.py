@@ -3,8 +3,13 @@ lossy rule or an untrained exit, and what is wrong with the database."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec
+
 import streamlit as st
 
+from core.errors import SpecLensError
 from pages.ui.kit import parts
 from pages.ui.kit.services import Services
 
@@ -45,3 +50,20 @@ def faults(app: Services) -> None:
     """A note while runs are not being kept, with the reason."""
     if why := app.trouble():
         st.html(parts.note("bad", why, NOT_KEPT))
+
+
+P = ParamSpec("P")
+
+
+def told(draw: Callable[P, None]) -> Callable[P, None]:
+    """``draw`` for a fragment, with an error for the user as a note: what a fragment raises is shown as a crash, since
+    the page around it can't catch it."""
+
+    @wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            draw(*args, **kwargs)
+        except SpecLensError as error:
+            st.html(parts.note("bad", str(error)))
+
+    return drawn

@@ -13,7 +13,7 @@ from core.jobs.queue import JobView
 from core.results.counterparts import Counterpart, counterparts
 from core.results.matching import has_speed_up, plain_counterpart
 from core.types import RunSpec
-from pages.ui.kit import parts
+from pages.ui.kit import notices, parts
 from pages.ui.kit.compare_link import query
 from pages.ui.kit.runs import Shown
 from pages.ui.kit.services import Services, services
@@ -142,6 +142,7 @@ def _plain_of(spec: RunSpec) -> RunSpec:
     return RunSpec(pair=spec.pair, request=plain_counterpart(spec.request))
 
 
+@notices.told
 def _measuring(run_id: str, spec: RunSpec) -> None:
     app = services()
     view = _plain_under_way(app, spec)

@@ -32,6 +32,7 @@ from tests.helpers.fakes_worker import (
     fake_round,
     load_pair,
 )
+from tests.helpers.processes import killed
 from tests.helpers.queueing import NEVER_S, InlineExecutor, ListSink, finished, reached
 
 
@@ -194,7 +195,7 @@ def test_after_kill_9_of_the_worker_the_run_failed_with_its_whole_rounds_and_the
     reached(jobs, hit, lambda view: view.rounds == 3)
     old = executor.pid
     assert old is not None
-    os.kill(old, signal.SIGKILL)
+    killed(old)
     view = finished(jobs, hit)
     assert view.status == "failed" and view.ended is not None and view.summary is not None
     assert view.ended.error == (
@@ -223,9 +224,7 @@ def test_a_worker_killed_between_runs_is_replaced_without_any_run_failing(
     finished(jobs, jobs.submit(Script().spec()))
     old = executor.pid
     assert old is not None
-    process = psutil.Process(old)  # looked up while it lives: afterwards it may be reaped at any moment
-    os.kill(old, signal.SIGKILL)
-    psutil.wait_procs([process], timeout=PATIENCE_S)
+    killed(old)
     assert finished(jobs, jobs.submit(Script().spec())).status == "done"
     assert executor.pid not in (None, old)
 

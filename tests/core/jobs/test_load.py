@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 import core.jobs.jobs
@@ -17,6 +14,7 @@ from core.records import TERMINAL
 from core.types import PairSpec
 from tests.helpers import fakes_worker
 from tests.helpers.fakes_worker import PATIENCE_S, Gate, Script
+from tests.helpers.processes import killed
 from tests.helpers.queueing import InlineExecutor, ListSink, finished, reached
 from tests.helpers.tiny import save_tiny_model
 
@@ -135,9 +133,7 @@ def test_a_killed_engine_has_no_pair_loaded(jobs: Jobs) -> None:
     ended(jobs, jobs.load(A))
     executor = jobs._executor
     assert isinstance(executor, ProcessExecutor) and executor.pid is not None
-    process = psutil.Process(executor.pid)  # looked up while it lives: afterwards it may be reaped at any moment
-    os.kill(executor.pid, signal.SIGKILL)
-    psutil.wait_procs([process], timeout=PATIENCE_S)
+    killed(executor.pid)
     assert jobs.loaded() == ()
 
 

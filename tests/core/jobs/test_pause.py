@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -20,6 +18,7 @@ from core.types import Request, RunSpec
 from core.worker.protocol import Cancel, Resume, Step
 from tests.helpers.decoding import ask
 from tests.helpers.fakes_worker import COMMAND, PREFILL_S, ROUND_S, Gate, Script, fake_round
+from tests.helpers.processes import killed
 from tests.helpers.queueing import NEVER_S, ListSink, finished, reached
 
 ENDLESS = Script(rounds=1_000_000).spec()
@@ -239,7 +238,7 @@ def test_a_paused_run_does_not_survive_its_worker_and_fails_with_its_rounds(
     reached(jobs, a, lambda view: view.rounds == 1)
     if culprit == "signal":
         assert executor.pid is not None
-        os.kill(executor.pid, signal.SIGKILL)
+        killed(executor.pid)
     else:
         assert finished(jobs, jobs.submit(Script(fault="kill", at=1).spec())).status == "failed"
     view = finished(jobs, a)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from core.types import PairSpec, Request, RunSpec
 from tests.helpers.decoding import ask
 from tests.helpers.fakes import load_pair as load_fake_pair
 from tests.helpers.fakes_worker import COMMAND, PATIENCE_S, PREFILL_S, ROUND_S, Gate, Script
+from tests.helpers.processes import killed
 from tests.helpers.queueing import InlineExecutor, ListSink, finished, reached
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def test_kill_9_of_the_worker_fails_both_lanes_with_their_whole_rounds(
     reached(jobs, a, lambda view: view.rounds == 3)
     old = executor.pid
     assert old is not None
-    os.kill(old, signal.SIGKILL)
+    killed(old)
     for run_id, count in ((a, 3), (b, 2)):
         view = finished(jobs, run_id)
         assert (view.status, view.rounds) == ("failed", count)
