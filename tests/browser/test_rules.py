@@ -49,8 +49,7 @@ def test_the_tabs_draw_their_figures_and_the_address_keeps_the_tab(app: RunningA
     expect(page.locator(".st-key-lab_budget .main-svg").first).to_be_visible()
 
 
-@pytest.mark.parametrize("width", [1280, 820])
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (820, "dark")])  # colours move no box
 def test_the_page_fits_its_width_in_both_themes(app: RunningApp, view: View, width: int, theme: str) -> None:
     page = lab(view, app, width, theme, "?preset=heavy_tailed")
     fits(page)
