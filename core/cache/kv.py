@@ -30,6 +30,8 @@ class Slot:
     """Bookkeeping of one sequence, in rows."""
 
     committed: int = 0
+    opened: int = 0
+    """Tokens with which the sequence was opened, the first root included."""
     depths: list[int] = field(default_factory=list)
     ancestry: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.bool))
     """[n, n]: which scratch rows each scratch row sees, itself included."""
@@ -56,7 +58,8 @@ class Pass:
     """Rows that one forward pass writes and rows that it may see.
 
     ``slots`` [B]; ``batch_index``, ``query_index``, ``row_index`` list the nodes to write: the real nodes, or all B·N
-    in a pass padded for recording; ``positions`` [B, N]; ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
+    in a pass padded for recording; ``positions`` [B, N]; ``lengths`` [B, N]: how long a request the row belongs to,
+    its prompt or up to the row, whichever is longer; ``visible`` [B, N, T] bool; ``key_positions`` [B, T].
     """
 
     slots: Tensor
@@ -68,6 +71,7 @@ class Pass:
     query_index: Tensor
     row_index: Tensor
     positions: Tensor
+    lengths: Tensor
     visible: Tensor
     key_positions: Tensor
 
@@ -85,13 +89,14 @@ class Pass:
             self.query_index,
             self.row_index,
             self.positions,
+            self.lengths,
             self.visible,
             self.key_positions,
         )
 
     def over(self, tensors: Sequence[Tensor]) -> Pass:
         """This pass with other :attr:`tensors`."""
-        slots, batch_index, query_index, row_index, positions, visible, key_positions = tensors
+        slots, batch_index, query_index, row_index, positions, lengths, visible, key_positions = tensors
         return replace(
             self,
             slots=slots,
@@ -99,6 +104,7 @@ class Pass:
             query_index=query_index,
             row_index=row_index,
             positions=positions,
+            lengths=lengths,
             visible=visible,
             key_positions=key_positions,
         )
@@ -116,6 +122,7 @@ class _Sight:
     """Positions and visible rows of a pass's nodes, on the host; shapes as in :class:`Pass`."""
 
     positions: Tensor
+    lengths: Tensor
     key_positions: Tensor
     visible: Tensor
 
@@ -215,10 +222,10 @@ class SlotCache:
         """Cache object for the library's forward, which writes and returns the rows of this pass."""
         return Cache(layers=[PassLayer(rows, now) for rows in self.rows])
 
-    def open(self, slot: int) -> None:
-        """Start a new sequence in ``slot``; its old rows become dead."""
+    def open(self, slot: int, opened: int = 0) -> None:
+        """Start a new sequence in ``slot``, of ``opened`` tokens at first; its old rows become dead."""
         dirty = max(self.slots[slot].dirty, self.slots[slot].end)
-        self.slots[slot] = Slot(dirty=dirty)
+        self.slots[slot] = Slot(opened=opened, dirty=dirty)
 
     def append(self, slot: int, parents: Sequence[int]) -> list[int]:
         """Add nodes to the scratch region and return their scratch rows. ``parents`` are scratch rows (ROOT: the end
@@ -269,6 +276,7 @@ class SlotCache:
             query_index=self._long(places.query),
             row_index=self._long(places.row),
             positions=sent(sight.positions, self.device),
+            lengths=sent(sight.lengths, self.device),
             visible=sent(sight.visible, self.device),
             key_positions=sent(sight.key_positions, self.device),
         )
@@ -277,6 +285,7 @@ class SlotCache:
         batch = len(wanted)
         sight = _Sight(
             positions=torch.zeros(batch, nodes, dtype=torch.long),
+            lengths=torch.zeros(batch, nodes, dtype=torch.long),
             key_positions=torch.arange(length).expand(batch, length).clone(),
             visible=torch.zeros(batch, nodes, length, dtype=torch.bool),
         )
@@ -287,6 +296,7 @@ class SlotCache:
             depths = torch.tensor(state.depths, dtype=torch.long) + start
             sight.key_positions[b, start:end] = depths
             sight.positions[b, : len(rows)] = depths[rows]
+            sight.lengths[b] = (sight.positions[b] + 1).clamp_(min=state.opened)
             sight.visible[b, : len(rows), 0] = start > 0
             sight.visible[b, : len(rows), :start] = True
             sight.visible[b, : len(rows), start:end] = state.ancestry[rows]

@@ -12,6 +12,7 @@ from torch.nn import functional
 from core.cache import forwards
 from core.cache.graphs import graphs_on
 from core.cache.kv import Pass, SlotCache
+from core.cache.rotary import by_row
 from core.cache.rows import Extension, ScratchRows
 from core.cache.target import Candidates, Scores
 from core.device import longs, sent
@@ -26,7 +27,7 @@ class SlotModel:
     narrower one padded with −inf (an id that a draft can't emit has probability 0)."""
 
     def __init__(self, network: Any, vocab: int, slots: int, capacity: int) -> None:
-        self.network = network
+        self.network, self.rotaries = by_row(network)
         self.vocab = vocab
         self.device: torch.device = network.device
         self.chunk = PREFILL_CHUNK
@@ -37,7 +38,7 @@ class SlotModel:
 
     def open(self, slot: int, tokens: Sequence[int]) -> None:
         """Prefill and commit ``tokens``, in chunks."""
-        self.cache.open(slot)
+        self.cache.open(slot, len(tokens) + 1)
         for start in range(0, len(tokens), self.chunk):
             chunk = tokens[start : start + self.chunk]
             rows = self.cache.append(slot, range(-1, len(chunk) - 1))
@@ -115,6 +116,8 @@ class SlotModel:
         self, network: Any, now: Pass, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
         """Run the device's part of a pass and nothing else; the first output is the logits [B, N, head width]."""
+        for rotary in self.rotaries:
+            rotary.lengths = now.lengths
         with torch.no_grad():
             return (
                 network(

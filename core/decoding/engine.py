@@ -154,6 +154,10 @@ def _round(
 ) -> dict[RequestState, str]:
     """Run one cycle: draft → score → walk → keep → commit. Return the error sentence of each request that failed."""
     laps = Laps(clock)
+    for state in states:
+        if state.rereads:
+            target.open(state.slot, state.sequence[:-1])
+    laps.lap("state")
     drafts = drafter.propose([state.draft_request() for state in states])
     laps.lap("draft")
     scores = target.score([state.candidates(draft) for state, draft in zip(states, drafts, strict=True)])

@@ -37,6 +37,8 @@ class RequestState:
     slot: int
     prompt: list[int]
     draft_context: int
+    rereads_at: int | None
+    """Position at which a root makes the target read the whole sequence anew, which no candidate may pass."""
     text: TextCodec
     distributions: Distributions
     rule: TokenRule
@@ -72,6 +74,7 @@ class RequestState:
             slot=slot,
             prompt=prompt,
             draft_context=pair.draft.context if pair.draft else pair.target.context,
+            rereads_at=pair.target.rereads_at,
             text=pair.text,
             distributions=replace(
                 Distributions.of(request.sampling, pair.text.eos, len(prompt), pair.device),
@@ -83,12 +86,19 @@ class RequestState:
             sequence=list(prompt),
         )
 
+    @property
+    def rereads(self) -> bool:
+        """Whether the target's rows of this request must be computed anew before the next round."""
+        return self.rereads_at is not None and len(self.prompt) <= self.rereads_at == len(self.sequence) - 1
+
     def draft_request(self) -> DraftRequest:
         """The request for candidates; near a limit the draft is shorter, so that no candidate is wasted."""
         depth = min(
             self.watch.room - len(self.watch.tokens) - 1,
             self.draft_context - len(self.sequence),
         )
+        if self.rereads_at is not None and len(self.sequence) <= self.rereads_at:
+            depth = min(depth, self.rereads_at - len(self.sequence))
         return DraftRequest(
             self.slot,
             self.sequence,

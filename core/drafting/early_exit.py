@@ -149,7 +149,7 @@ class SplitTarget(SlotModel):
 
     def __init__(self, network: Any, layers: int, vocab: int, slots: int, capacity: int) -> None:
         super().__init__(network, vocab, slots, capacity)
-        total = network.config.num_hidden_layers
+        network, total = self.network, network.config.num_hidden_layers
         self.lower = layers_of(network, 0, layers)
         self.upper = layers_of(network, layers, total)
         self.tap = Tap(self.lower.base_model.layers[-1])

@@ -13,6 +13,7 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 from transformers.utils import logging as library_logging
 
+from core.cache.rotary import rereads_at
 from core.errors import ModelUnavailable
 from core.faults import free_memory, is_out_of_memory
 from core.models import packing, threads
@@ -157,7 +158,8 @@ def _load(source: Source, device: torch.device, dtype: torch.dtype, precision: s
     if precision == "int8":
         quantise(network, source.name)
     progress(f"loaded {source.name}", 1.0)
-    return LoadedModel(source.name, content, network, text_config(network.config).max_position_embeddings, head)
+    context = text_config(network.config).max_position_embeddings
+    return LoadedModel(source.name, content, network, context, head, rereads_at=rereads_at(network))
 
 
 def _packed(model: LoadedModel, progress: Progress) -> LoadedModel:

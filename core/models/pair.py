@@ -18,7 +18,8 @@ class LoadedModel:
     """One model ready to score: evaluation mode, no gradients.
 
     ``context``: most positions it was made for, tokens; ``vocab``: rows of its output head; ``content_hash``: SHA-256
-    over configuration and weights; ``linears``: layout of its linear layers (``core/models/packing.py``).
+    over configuration and weights; ``linears``: layout of its linear layers (``core/models/packing.py``);
+    ``rereads_at``: position from which a growing request is read anew (``core/cache/rotary.py``), None for most.
     """
 
     name: str
@@ -27,6 +28,7 @@ class LoadedModel:
     context: int
     vocab: int
     linears: Layout = "torch"
+    rereads_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

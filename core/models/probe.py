@@ -6,6 +6,9 @@ lengths are prefilled in chunks, verified as trees in one pass, cut back to a br
 repeated one step past every border that the configuration declares: a sliding window (narrowed for the probe, so that
 a few tokens step past it), the length from which rotary frequencies may switch (positions moved to it), and windows of
 other names (by a prompt of that length). A model that differs only past a border decodes up to that border.
+
+Where factors do switch (``core/cache/rotary.py``), the longer request begins past the border and the shorter stays
+below: a request that grows over the border has rows of both kinds, or is read anew, and equals no single forward.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import transformers
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
+from core.cache.rotary import switches_with_length
 from core.cache.slots import SlotTarget
 from core.cache.target import Candidates
 from core.errors import ModelUnavailable
@@ -32,7 +36,7 @@ from core.models.pair import LoadedModel
 from core.pairs.folders import cache_dir
 from core.records import ROOT
 
-FORMAT = 1
+FORMAT = 2
 """Number of this probe: results of an earlier one are not taken over."""
 
 LIMITS = {"float32": 0.01, "int8": 0.02, "float16": 0.1, "bfloat16": 0.4}
@@ -86,13 +90,15 @@ def prove(model: LoadedModel, vocab: int, precision: str) -> Proof:
     limit = LIMITS[precision]
     worst = _compared(model, vocab, limit, 0, "")
     text = text_config(model.network.config)
+    switches = any(map(switches_with_length, model.network.modules()))
     if "sliding_attention" in layer_types(text):
         with _narrowed(text):
             worst = max(worst, _compared(model, vocab, limit, 0, "one step past a sliding window "))
     for border, moved in _borders(text, model.context):
         if not moved and border > LONGEST:
             return Proof(context=border, worst=worst)
-        found = _worst(model, vocab, limit, *((border - len(_PROMPTS[1]) - 1, 0) if moved else (0, border)))
+        start = border if switches else border - len(_PROMPTS[1]) - 1
+        found = _worst(model, vocab, limit, *((start, 0) if moved else (0, border)))
         if not found <= limit:
             return Proof(context=border, worst=worst)
         worst = max(worst, found)
@@ -172,7 +178,12 @@ class _Shifted(SlotTarget):
         self, network: Any, now: Any, ids: Tensor | None, embeddings: Tensor | None, logits_to_keep: int
     ) -> tuple[Tensor, ...]:
         moved = torch.tensor(self.starts, device=self.device)[now.slots][:, None]
-        shifted = replace(now, positions=now.positions + moved, key_positions=now.key_positions + moved)
+        shifted = replace(
+            now,
+            positions=now.positions + moved,
+            lengths=now.lengths + moved,
+            key_positions=now.key_positions + moved,
+        )
         return super().forward(network, shifted, ids, embeddings, logits_to_keep)
 
 

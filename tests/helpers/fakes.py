@@ -38,6 +38,10 @@ class PrefixNetwork:
         self.delay_s = delay_s
         self.passes = 0
 
+    def named_modules(self) -> list[tuple[str, Any]]:
+        """None: no part of it is replaced."""
+        return []
+
     def __call__(self, *, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, cache: Any, **_: Any) -> Any:
         """Logits [B, N, V] of every query from the prefix that it can see."""
         self.passes += 1
@@ -130,7 +134,13 @@ def fake_pair(
     def model(name: str, table: Table) -> SimpleNamespace:
         network = PrefixNetwork(table, len(vocabulary), delay_s)
         return SimpleNamespace(
-            name=name, content_hash=name, network=network, context=context, vocab=len(vocabulary), linears="torch"
+            name=name,
+            content_hash=name,
+            network=network,
+            context=context,
+            vocab=len(vocabulary),
+            linears="torch",
+            rereads_at=None,
         )
 
     return FakePair(

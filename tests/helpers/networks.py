@@ -16,6 +16,7 @@ from transformers import (
     Qwen3Config,
 )
 
+from core.cache.rotary import rereads_at
 from tests.helpers.fakes import LETTERS, always, fake_pair
 
 SIZES: dict[str, Any] = {
@@ -62,7 +63,10 @@ def network(seed: int, layers: int = 3, kind: Any = LlamaConfig, **more: Any) ->
 def real_pair(target=None, draft=None, *, eos=(), context=96) -> Any:
     """Random transformers over sixteen letters, with the fake codec."""
     pair = fake_pair(always(1.0), vocabulary=LETTERS, eos=eos, context=context)
-    pair.target = SimpleNamespace(name="target", content_hash="t", network=target or network(1), context=context)
+    network_ = target or network(1)
+    pair.target = SimpleNamespace(
+        name="target", content_hash="t", network=network_, context=context, rereads_at=rereads_at(network_)
+    )
     if draft is not None:
         pair.draft = SimpleNamespace(name="draft", content_hash="d", network=draft, context=context)
     return pair

@@ -58,6 +58,15 @@ LONGROPE = Phi3Config(
     },
     original_max_position_embeddings=64,
 )
+WINDOWED = GPTNeoConfig(
+    vocab_size=60,
+    hidden_size=32,
+    num_layers=2,
+    num_heads=4,
+    attention_types=[[["global", "local"], 1]],
+    window_size=24,
+    max_position_embeddings=96,
+)
 MULTIMODAL = Gemma3Config(
     text_config=SIZES | {"head_dim": 8, "sliding_window": 5},
     vision_config={
@@ -148,25 +157,23 @@ def only_letters(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
 # -- kept to a border -----------------------------------------------------------------------------------------------
 
 
-def test_rotary_factors_that_switch_with_the_longest_request_keep_a_model_below_the_switch() -> None:
+def test_rotary_factors_that_switch_with_the_longest_request_keep_a_model_below_the_switch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("core.cache.slots.by_row", lambda network: (network, []))
     assert prove(loaded(LONGROPE), 60, "float32").context == 64
 
 
-def test_below_the_switch_a_short_request_is_right_in_the_company_of_a_long_one() -> None:
-    equals_generate(loaded(LONGROPE).network, ["ab", "abcab" * 10])
+def test_rotary_factors_chosen_for_each_row_are_admitted_past_the_switch() -> None:
+    assert prove(loaded(LONGROPE), 60, "float32").context is None
+
+
+def test_a_short_request_is_right_in_the_company_of_one_past_the_switch() -> None:
+    equals_generate(loaded(LONGROPE).network, ["ab", "abcab" * 14])
 
 
 def test_a_window_of_another_name_that_counts_row_numbers_keeps_a_model_within_it() -> None:
-    config = GPTNeoConfig(
-        vocab_size=60,
-        hidden_size=32,
-        num_layers=2,
-        num_heads=4,
-        attention_types=[[["global", "local"], 1]],
-        window_size=24,
-        max_position_embeddings=96,
-    )
-    assert prove(loaded(config), 60, "float32").context == 24
+    assert prove(loaded(WINDOWED), 60, "float32").context == 24
 
 
 def test_a_border_too_far_to_be_stepped_over_is_kept_to(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,9 +300,9 @@ def test_a_proof_is_kept_by_content_and_precision_and_made_again_when_torn(
         return original(model, vocab, precision)
 
     monkeypatch.setattr(probe, "prove", counted)
-    model = loaded(LONGROPE)
-    for one, precision in [(model, "float32"), (model, "float32"), (loaded(LONGROPE, "d"), "float32"), (model, "int8")]:
-        assert proven(one, 60, precision).context == 64
+    model = loaded(WINDOWED)
+    for one, precision in [(model, "float32"), (model, "float32"), (loaded(WINDOWED, "d"), "float32"), (model, "int8")]:
+        assert proven(one, 60, precision).context == 24
     assert made == ["c float32", "d float32", "c int8"]
     for file in (empty_cache / "proofs").iterdir():
         file.write_text('{"context":')
