@@ -33,6 +33,7 @@ class PrefixNetwork:
     def __init__(self, table: Table, vocab: int, delay_s: float = 0.0) -> None:
         self.table = table
         self.config = SimpleNamespace(num_hidden_layers=1, vocab_size=vocab, _attn_implementation="sdpa")
+        self.config.get_text_config = lambda decoder: self.config
         self.device = torch.device("cpu")
         self.dtype = torch.float32
         self.delay_s = delay_s
