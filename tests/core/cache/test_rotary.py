@@ -35,13 +35,14 @@ SIZES: dict[str, Any] = {
     "bos_token_id": 1,
     "eos_token_id": None,
 }
+SWITCH: dict[str, Any] = {"original_max_position_embeddings": BORDER}
 KINDS = {
     "llama": LlamaConfig(**SIZES, rope_parameters=ROPE),
-    "phi3": Phi3Config(**SIZES, original_max_position_embeddings=BORDER, rope_parameters=ROPE),
+    "phi3": Phi3Config(**SIZES, **SWITCH, rope_parameters=ROPE),
     "phimoe": PhimoeConfig(
         **SIZES,
         num_local_experts=2,
-        original_max_position_embeddings=BORDER,
+        **SWITCH,
         rope_parameters={**ROPE, "short_mscale": 1.0, "long_mscale": 1.4},
     ),
 }
