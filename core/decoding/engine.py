@@ -157,7 +157,7 @@ def _round(
     for state in states:
         if state.rereads:
             target.open(state.slot, state.sequence[:-1])
-    laps.lap("state")
+            laps.lap("state")
     drafts = drafter.propose([state.draft_request() for state in states])
     laps.lap("draft")
     scores = target.score([state.candidates(draft) for state, draft in zip(states, drafts, strict=True)])
