@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from core.errors import BadInput
+from core.models.chat import render
 from core.types import Request
 
 _BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -53,6 +54,7 @@ class TextCodec:
         for i in tokenizer.all_special_ids:
             self._special.setdefault(i, self._backend.id_to_token(i) or "")
         self._literal = {i for i, token in added.items() if not token.special}
+        self._control = set(self._special) | {i for i in self._literal if len(added[i].content.strip()) > 1}
         ids = self._backend.get_vocab(with_added_tokens=True).values()
         self.vocab = min(max(ids) + 1, vocab or max(ids) + 1)
         self.eos = frozenset(i for i in eos if i < self.vocab)
@@ -102,33 +104,53 @@ class TextCodec:
         return ids
 
     def _encode_chat(self, prompt: str) -> list[int]:
-        try:
-            rendered = self._tokenizer.apply_chat_template(
-                [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
-            )
-        except Exception as error:  # templates are programs of the model's author and may raise anything
-            raise BadInput(f"The model's chat template refuses this prompt ({error}): turn the template off.") from None
-        encoding = self._backend.encode(rendered, add_special_tokens=False)
-        if not any(name and name in prompt for name in self._special.values()):
-            return encoding.ids
-        said = prompt if prompt in rendered else prompt.strip()  # some templates trim the turn
-        start = rendered.find(said)
-        if start < 0:
-            raise BadInput(
-                "The prompt holds control tokens and the chat template rewrites it: remove one or the other."
-            )
+        return self.encode_turns([{"role": "user", "content": prompt}])
+
+    def encode_turns(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Token ids of chat turns (``role``, ``content``) with the start of the answer.
+
+        Whatever the template does with the contents, what was typed is text and the template's own control tokens
+        are control tokens. Raises BadInput when the template makes that impossible.
+        """
+        turns = render(self._tokenizer, messages)
+        encoding = self._backend.encode(turns.text, add_special_tokens=False)
+        own = [
+            token for token in self._backend.encode(turns.blank, add_special_tokens=False).ids if token in self._control
+        ]
+        typed = [one for one in turns.typed or () if len(one)]
         ids: list[int] = []
+        kept: list[int] = []
         for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            typed = token in self._special and start <= begin and end <= start + len(said)
-            ids.extend(self._plain(rendered[begin:end]) if typed else [token])
+            if token not in self._control:
+                ids.append(token)
+                continue
+            first, last = _middle(turns.text, begin, end)  # a token may swallow the white space around it
+            if any(first < one.stop and one.start < last for one in typed):
+                ids.extend(self._plain(turns.text[begin:end]))
+                continue
+            ids.append(token)
+            kept.append(token)
+        if kept != own:
+            raise BadInput(
+                "The chat template changes the prompt so that typed text would become a control token: turn the "
+                "template off, or remove the names of control tokens from the prompt."
+            )
         return ids
 
     def _plain(self, text: str) -> list[int]:
+        """Ids of ``text`` as text, whatever names of control tokens it holds."""
         self._backend.encode_special_tokens = True
         try:
-            return self._backend.encode(text, add_special_tokens=False).ids
+            encoding = self._backend.encode(text, add_special_tokens=False)
         finally:
             self._backend.encode_special_tokens = False
+        ids: list[int] = []
+        for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
+            if token in self._control and end - begin > 1:  # added, but not special: the switch above spares only those
+                ids += self._plain(text[begin : begin + 1]) + self._plain(text[begin + 1 : end])
+            else:
+                ids.append(token)
+        return ids
 
     # -- tokens → text ------------------------------------------------------------------------------------------
 
@@ -208,6 +230,12 @@ class TextStream:
         self._decoder = DecodeStream(skip_special_tokens=True)
         self._shown = False
         return rest
+
+
+def _middle(text: str, begin: int, end: int) -> tuple[int, int]:
+    """The range ``begin`` … ``end`` of ``text`` without the white space at its edges."""
+    found = text[begin:end]
+    return begin + len(found) - len(found.lstrip()), end - len(found) + len(found.rstrip())
 
 
 def _sha256(text: str) -> str:
