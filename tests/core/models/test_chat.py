@@ -40,7 +40,8 @@ def word_piece() -> PreTrainedTokenizerFast:
 def with_thoughts() -> PreTrainedTokenizerFast:
     """Added tokens that are not special, as Qwen has for thoughts and tool calls."""
     tokenizer = byte_level_tokenizer()
-    tokenizer.add_tokens([AddedToken("<think>", normalized=False), AddedToken("</think>", normalized=False)])
+    for thought in ("<think>", "</think>"):
+        tokenizer.add_tokens(AddedToken(thought, normalized=False))
     return tokenizer
 
 
