@@ -13,6 +13,9 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
+UNKNOWN = "unknown"
+"""A field of a fingerprint that a run was stored without, before the field was recorded."""
+
 ROOT = -1
 """Parent of the first candidates: the last committed token."""
 
@@ -190,7 +193,8 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """Start of a request: its prompt is in the cache. ``prefill_s``: seconds of target's and draft's prompt passes."""
+    """Start of a request: its prompt is in the cache. ``prefill_s``: seconds of target's and draft's prompt passes;
+    ``prompt_ids_hash``: hash of its tokens; ``batch``: requests decoded together."""
 
     request: int
     prompt_tokens: int
@@ -198,6 +202,8 @@ class Started:
     recomputed_share: float | None = None
     """Early exit: share of the target's layers that verification recomputes (0 when activations are reused)."""
     fingerprint: Fingerprint | None = None
+    prompt_ids_hash: str = UNKNOWN
+    batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +258,12 @@ class Fingerprint:
     prompt_hash: str
     rule: str = "lossless"
     """The rule under test; ``reference_law`` is the law that its output is compared with."""
+    prompt_ids_hash: str = UNKNOWN
+    """Hash of the prompt's tokens as the model read them, template included."""
+    end_tokens: str = UNKNOWN
+    """Ids that end a run, in order."""
+    batch: int | None = None
+    """Requests decoded together, which share a pass; None in runs stored before this was recorded."""
 
 
 @dataclass(frozen=True, slots=True)

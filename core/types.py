@@ -80,6 +80,8 @@ GREEDY_BELOW = 1e-5
 MAX_COUNT = 1_000_000
 """Largest number of tokens that any setting allows."""
 
+MAX_STEPS = 64
+"""Most draft steps of a tree, which is as deep as it can be."""
 MAX_DRAFT_NODES = 256
 """Most candidates that one round may draft."""
 
@@ -209,19 +211,23 @@ class TreeShape(Spec):
     """
 
     kind: Literal["tree"] = "tree"
-    steps: int = Field(ge=1, le=64)
+    steps: int = Field(ge=1, le=MAX_STEPS)
     topk: int = Field(ge=1, le=64)
     nodes: int = Field(ge=2, le=MAX_DRAFT_NODES + 1)
 
     @model_validator(mode="after")
     def _reachable(self) -> TreeShape:
-        most = self.topk + (self.steps - 1) * self.topk * self.topk
-        if self.nodes - 1 > most:
+        if self.nodes - 1 > self.most:
             raise ValueError(
-                f"s{self.steps}_k{self.topk} reaches at most {most} candidates, "
-                f"so d can be at most {most + 1}, not {self.nodes}"
+                f"s{self.steps}_k{self.topk} reaches at most {self.most} candidates, "
+                f"so d can be at most {self.most + 1}, not {self.nodes}"
             )
         return self
+
+    @property
+    def most(self) -> int:
+        """Candidates that the beams reach before the best are chosen."""
+        return self.topk + (self.steps - 1) * self.topk * self.topk
 
     @property
     def depth(self) -> int:

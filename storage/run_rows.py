@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from core.grammar import format_allowed, format_drafter, format_rule, format_shape
-from core.records import Ended, Fingerprint, Started, Summary, status_of
+from core.records import UNKNOWN, Ended, Fingerprint, Started, Summary, status_of
 from core.types import RunSpec
 from storage.schema import runs
 from storage.values import integer, naive_utc, number, required, text, text_or_none, texts_json
@@ -126,4 +126,6 @@ def fingerprint_from(row: Any) -> Fingerprint | None:
     """The fingerprint of a row that has its columns; None when they are NULL (an outer join without a match)."""
     if row["target"] is None:
         return None
-    return Fingerprint(**{name: row[name] for name in _FINGERPRINT_FIELDS} | {"versions": json.loads(row["versions"])})
+    fields = {name: row[name] for name in _FINGERPRINT_FIELDS} | {"versions": json.loads(row["versions"])}
+    unknown = {name: UNKNOWN for name in ("prompt_ids_hash", "end_tokens") if fields[name] is None}
+    return Fingerprint(**fields | unknown)

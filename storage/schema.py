@@ -142,6 +142,9 @@ fingerprints = Table(
     _whole("seed", null=False),
     _text("prompt_hash", null=False),
     _text("rule", null=False),
+    _text("prompt_ids_hash"),
+    _text("end_tokens"),
+    _whole("batch"),
 )
 """The environment of a run: one row per run that started; ``versions`` is a JSON object."""
 

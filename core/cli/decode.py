@@ -46,10 +46,11 @@ def run(spec: PairSpec, requests: Sequence[Request], show: Display, sink: RunSin
     """
     pair = load_pair(spec, show.loading)
     ids = RunIds()
+    session = f"command line {ids.next()}"  # seconds of two processes are not compared
     runs = [ids.next() for _ in requests]
     if sink:
         for run_id, request in zip(runs, requests, strict=True):
-            sink.submitted(run_id, RunSpec(pair=spec, request=request), "command line", _now())
+            sink.submitted(run_id, RunSpec(pair=spec, request=request), session, _now())
     started: dict[int, Started] = {}
     rounds: dict[int, list[Round]] = {index: [] for index in range(len(requests))}
     codes = [0]
@@ -58,7 +59,7 @@ def run(spec: PairSpec, requests: Sequence[Request], show: Display, sink: RunSin
             run_id = runs[event.request]
             match event:
                 case Started():
-                    event = replace(event, fingerprint=fingerprint(pair, requests[event.request]))
+                    event = replace(event, fingerprint=fingerprint(pair, requests[event.request], event))
                     started[event.request] = event
                     show.started(event)
                     if sink:

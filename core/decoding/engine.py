@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
+from hashlib import sha256
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -101,7 +102,14 @@ def _decode(
         target, drafter = assemble(pair, [state.request for state in states], [state.prompt for state in states])
         for state in states:
             _prefill(state, target, drafter, clock)
-            started = Started(state.slot, len(state.prompt), state.prefill_s, drafter.recomputed_share)
+            started = Started(
+                state.slot,
+                len(state.prompt),
+                state.prefill_s,
+                drafter.recomputed_share,
+                prompt_ids_hash=_ids_hash(state.prompt),
+                batch=len(states),
+            )
             with clock.suspended():
                 yield (started,)
         while active:
@@ -139,6 +147,10 @@ def _decode(
         ]
         with clock.suspended():
             yield tuple(chain.from_iterable(ends))
+
+
+def _ids_hash(ids: Sequence[int]) -> str:
+    return sha256(" ".join(map(str, ids)).encode()).hexdigest()[:16]
 
 
 def _prefill(state: RequestState, target: Target, drafter: Drafter, clock: RunClock) -> None:

@@ -8,6 +8,7 @@ from typing import Literal
 from core.grammar import format_allowed, format_rule
 from core.results.matching import plain_counterpart, reference_sampling
 from core.types import (
+    MAX_STEPS,
     Block,
     ChainShape,
     Lossless,
@@ -21,7 +22,7 @@ from core.types import (
     Typical,
 )
 
-Kind = Literal["plain", "chain", "tree", "lossless"]
+Kind = Literal["plain", "chain", "tree", "best", "lossless"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +48,7 @@ def counterparts(request: Request) -> list[Counterpart]:
             "Plain decoding with the same model and sampling.",
         )
     ]
-    if shape := _other_shape(request):
-        found.append(shape)
+    found += [other for other in (_other_shape(request), _best_chain(request)) if other]
     if not isinstance(request.rule, Lossless):
         found.append(baseline(request))
     return found
@@ -60,7 +60,9 @@ def _other_shape(request: Request) -> Counterpart | None:
             budget = request.shape.drafted + 1
             if budget < 3 or isinstance(request.rule, Block):
                 return None  # a single candidate can't branch, and a block must not
-            tree = TreeShape(steps=budget // 2, topk=2, nodes=budget)
+            steps = min(budget // 2, MAX_STEPS)
+            topk = 2 if budget <= TreeShape(steps=steps, topk=2, nodes=2).most + 1 else 3
+            tree = TreeShape(steps=steps, topk=topk, nodes=budget)
             return Counterpart(
                 "tree",
                 request.model_copy(update={"shape": tree}),
@@ -68,14 +70,32 @@ def _other_shape(request: Request) -> Counterpart | None:
                 + ("; its candidates are the draft's best, not samples." if request.samples_candidates else "."),
             )
         case TreeShape(nodes=nodes):
-            chain = TreeShape(steps=nodes - 1, topk=1, nodes=nodes)
+            deepest = nodes - 1 <= MAX_STEPS
+            chain = TreeShape(steps=nodes - 1, topk=1, nodes=nodes) if deepest else ChainShape(gamma=nodes - 1)
+            other = request.model_copy(update={"shape": chain})
             return Counterpart(
                 "chain",
-                request.model_copy(update={"shape": chain}),
-                f"A chain with the same budget ({nodes} nodes a round).",
+                other,
+                f"A chain with the same budget ({nodes} nodes a round)"
+                + ("; its candidates are samples, not the draft's best." if other.samples_candidates else "."),
             )
         case _:
             return None
+
+
+def _best_chain(request: Request) -> Counterpart | None:
+    """The chain of the draft's best tokens beside one of samples: a tree differs from that chain in its shape alone."""
+    shape = request.shape
+    if not isinstance(shape, ChainShape) or not request.samples_candidates or shape.gamma > MAX_STEPS:
+        return None
+    if isinstance(request.rule, Block):
+        return None  # a block is verified over samples
+    best = TreeShape(steps=shape.gamma, topk=1, nodes=shape.gamma + 1)
+    return Counterpart(
+        "best",
+        request.model_copy(update={"shape": best}),
+        "The same chain of the draft's most probable tokens instead of samples, as a tree has them.",
+    )
 
 
 def baseline(request: Request) -> Counterpart:

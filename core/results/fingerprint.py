@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from core.grammar import format_drafter, format_rule, format_shape, sampling_text
-from core.records import Fingerprint
+from core.records import Fingerprint, Started
 from core.results.matching import reference_sampling
 from core.types import NoDrafter, Request, SmallModelDrafter, TreeShape
 
@@ -23,8 +23,8 @@ CACHE_POLICY = "slot cache: committed and scratch regions, precision of the weig
 INT8_CACHE_POLICY = "slot cache: committed and scratch regions, float32"
 
 
-def fingerprint(pair: Pair, request: Request) -> Fingerprint:
-    """Fingerprint of a run of ``request`` on ``pair``."""
+def fingerprint(pair: Pair, request: Request, started: Started) -> Fingerprint:
+    """Fingerprint of a run of ``request`` on ``pair``; ``started`` says what the engine made of the prompt."""
     drafts = pair.draft if isinstance(request.drafter, SmallModelDrafter) else None
     return Fingerprint(
         target=pair.target.name,
@@ -44,6 +44,9 @@ def fingerprint(pair: Pair, request: Request) -> Fingerprint:
         seed=request.seed,
         prompt_hash=hashlib.sha256(request.prompt.encode("utf-8", "surrogatepass")).hexdigest()[:16],
         rule=format_rule(request.rule),
+        prompt_ids_hash=started.prompt_ids_hash,
+        end_tokens=" ".join(map(str, sorted(pair.text.eos))) or "none",
+        batch=started.batch,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Protocol
+from typing import Literal, Protocol
 
 from core.records import Fingerprint, RunStatus, Summary
 from core.results.metrics import speed_up
@@ -66,6 +66,23 @@ def _parts(difference: Difference, base: Fingerprint, run: Fingerprint) -> list[
     names = sorted(base.versions.keys() | run.versions.keys())
     pairs = [(name, base.versions.get(name, "none"), run.versions.get(name, "none")) for name in names]
     return [Difference(f"versions.{name}", old, new) for name, old, new in pairs if old != new]
+
+
+Word = Literal["matched", "budget", "candidates", "differs"]
+"""What a comparison is, in one word: like with like; other verification budgets; samples against the draft's best
+tokens; or settings that are not under test differ."""
+
+
+def word(found: Relation, base: Request, run: Request) -> Word:
+    """The word for two runs (article, "Compare matched workload"). Plain decoding verifies no candidates, so any draft
+    may be compared with it."""
+    if not found.matched:
+        return "differs"
+    if isinstance(base.drafter, NoDrafter) or isinstance(run.drafter, NoDrafter):
+        return "matched"
+    if base.shape.drafted != run.shape.drafted:
+        return "budget"
+    return "matched" if base.samples_candidates == run.samples_candidates else "candidates"
 
 
 def matched(a: Fingerprint, b: Fingerprint) -> bool:

@@ -157,4 +157,4 @@ def _with_fingerprint(started: Started, pair: Any, request: Request) -> Started:
         return started
     from core.results.fingerprint import fingerprint  # imports torch
 
-    return replace(started, fingerprint=fingerprint(pair, request))
+    return replace(started, fingerprint=fingerprint(pair, request, started))

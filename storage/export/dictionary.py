@@ -119,6 +119,9 @@ _FINGERPRINT: dict[str, str] = {
     "seed": "Seed.",
     "prompt_hash": "Hash of the prompt.",
     "rule": "The rule under test.",
+    "prompt_ids_hash": "Hash of the prompt's tokens as the model read them; empty in runs of earlier versions.",
+    "end_tokens": "Ids that end a run; empty in runs of earlier versions.",
+    "batch": "Requests that were decoded together; empty in runs of earlier versions.",
 }
 
 _JSON = frozenset({"stop_strings", "spec_json", "committed_tokens", "committed_texts", "versions"})
@@ -167,7 +170,7 @@ def _column(table: Table, name: str) -> ExportColumn:
 
 
 def _environment(name: str) -> ExportColumn:
-    kind: Kind = "integer" if name == "seed" else "json" if name in _JSON else "text"
+    kind: Kind = "integer" if name in ("seed", "batch") else "json" if name in _JSON else "text"
     return ExportColumn(f"fingerprint_{name}", kind, "", f"Fingerprint: {_FINGERPRINT[name]}", ("fingerprints", name))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 # -- bad input ------------------------------------------------------------------------------------------------------
 
@@ -128,7 +129,8 @@ def test_a_run_that_fails_while_decoding_exits_with_1_and_its_sentence(generate,
     for file in folder.iterdir():
         (broken / file.name).write_bytes(file.read_bytes())
     weights = load_file(broken / "model.safetensors")
-    weights["model.norm.weight"] = weights["model.norm.weight"] * float("nan")
+    seen = AutoTokenizer.from_pretrained(folder)("quick")["input_ids"][-1]
+    weights["model.embed_tokens.weight"][seen] = float("nan")  # for this one token: a model without any finite logits
     save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
     ran = generate("--json", "--pair", str(broken))
     assert ran.code == 1

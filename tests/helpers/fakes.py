@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedConfig
 
 from core.sampling.randomness import Streams
 from core.types import PairSpec, Request
@@ -32,8 +33,7 @@ class PrefixNetwork:
 
     def __init__(self, table: Table, vocab: int, delay_s: float = 0.0) -> None:
         self.table = table
-        self.config = SimpleNamespace(num_hidden_layers=1, vocab_size=vocab, _attn_implementation="sdpa")
-        self.config.get_text_config = lambda decoder: self.config
+        self.config = PreTrainedConfig(num_hidden_layers=1, vocab_size=vocab)
         self.device = torch.device("cpu")
         self.dtype = torch.float32
         self.delay_s = delay_s

@@ -167,12 +167,29 @@ def test_a_run_beside_itself_changes_nothing(open_page: Open, store: Store) -> N
 
 
 def test_runs_that_differ_in_their_drafting_alone_are_matched(open_page: Open, store: Store) -> None:
-    keep(store, 1, CHAIN, asked())
+    keep(store, 1, CHAIN, asked(shape="s5_k1_d6"))
     keep(store, 2, CHAIN, asked(shape="s3_k2_d6"))
     body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert 'data-verdict="matched"' in body
     assert "Nothing but drafting differs from A" in body
     assert "deterministic chain" in body and "deterministic tree" in body
+
+
+def test_another_verification_budget_is_named_with_the_nodes_of_both(open_page: Open, store: Store) -> None:
+    keep(store, 1, CHAIN, asked(shape="chain:2"))
+    keep(store, 2, CHAIN, asked(shape="s6_k8_d64"))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
+    assert 'data-verdict="budget"' in body
+    assert "Nodes verified a round: A 3, B 64." in body
+    assert "≠ other budget" in body
+
+
+def test_samples_beside_the_drafts_best_tokens_are_named(open_page: Open, store: Store) -> None:
+    keep(store, 1, CHAIN, asked(drafter="model", shape="chain:5", temperature=0.7))
+    keep(store, 2, CHAIN, asked(drafter="model", shape="s3_k2_d6", temperature=0.7))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
+    assert 'data-verdict="candidates"' in body
+    assert "Candidates: A sampled, B deterministic." in body
 
 
 def test_what_breaks_the_match_is_named_with_its_values(open_page: Open, store: Store) -> None:

@@ -242,7 +242,7 @@ def test_the_speed_up_is_a_dash_until_plain_is_measured_and_the_button_measures_
     jobs = FakeJobs()
     run = jobs.put(fake_app.over(ROUNDS), ROUNDS)
     at = open_page("live", fake_services(jobs, NoRuns()), run=sample.RUN_ID)
-    assert "<dt>Speed-up</dt><dd>–</dd>" in html(at)
+    assert "<dt>Decode speed-up</dt><dd>–</dd>" in html(at)
     clean(at.button(key="measure_plain").click().run())
     assert jobs.submitted == [RunSpec(pair=run.spec.pair, request=plain_counterpart(run.spec.request))]
     assert "Measuring plain decoding of the same prompt" in html(at)

@@ -71,7 +71,7 @@ def test_info_lists_size_schema_and_counts(closed: Path, capsys: pytest.CaptureF
     said = capsys.readouterr().out.splitlines()
     assert said[0].startswith(f"file        {closed} (")
     assert said[1:] == [
-        "schema      0004",
+        "schema      0005",
         "runs        2 (1 done, 1 cancelled)",
         "rounds      2",
         "candidates  4",

@@ -48,7 +48,7 @@ def test_a_new_database_has_exactly_the_tables_of_the_code(store: Store) -> None
     with store.database.read() as connection:
         context = MigrationContext.configure(connection, opts={"compare_type": True, "compare_server_default": True})
         assert compare_metadata(context, metadata) == []
-        assert migrate.version(connection) == migrate.head() == "0004"
+        assert migrate.version(connection) == migrate.head() == "0005"
 
 
 def test_a_database_of_the_first_schema_is_copied_migrated_and_keeps_its_runs(path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_database_of_a_newer_schema_is_refused_and_left_as_it_is(path: Path) -
     with pytest.raises(StorageUnavailable) as refused:
         Store(path)
     assert str(refused.value) == (
-        f"{path} was written by a newer SpecLens: its schema is 9999 and this one knows up to 0004. "
+        f"{path} was written by a newer SpecLens: its schema is 9999 and this one knows up to 0005. "
         "Update SpecLens, or name another file."
     )
     assert path.read_bytes() == before
@@ -147,7 +147,7 @@ def test_a_failed_migration_is_rolled_back_and_names_the_copy(path: Path, monkey
 
     with monkeypatch.context() as patched:
         patched.setattr(migrate, "upgrade", fail)
-        with pytest.raises(StorageUnavailable, match="could not be brought from schema 0001 to 0004") as refused:
+        with pytest.raises(StorageUnavailable, match="could not be brought from schema 0001 to 0005") as refused:
             Store(path)
     copy = path.with_name("speclens.schema-0001.duckdb")
     assert str(refused.value).endswith(f"(the power went); it is unchanged. The copy made before is {copy}.")

@@ -21,6 +21,9 @@ MEANING = {
     "reference_law": "The law that the run's rule is judged by: its sampling and the rule's allowed set.",
     "drafting": "Drafter, shape, and whether candidates are sampled or deterministic.",
     "target_hash": "Hash of the target's weights.",
+    "prompt_ids_hash": "Hash of the prompt's tokens as the model read them, template included.",
+    "end_tokens": "Ids of the tokens that end a run.",
+    "batch": "Requests decoded together; they share each pass, and so its time.",
     "cache_policy": "How the cache is kept; an approximate one makes another target.",
 }
 

@@ -8,7 +8,7 @@ from html import escape
 import streamlit as st
 
 from core.results.comparison import lossy_notices
-from core.results.matching import Difference, Relation, relation
+from core.results.matching import Difference, Relation, relation, word
 from pages.ui.kit import notices, parts
 from pages.ui.kit.sides import Side, excerpt, letters
 
@@ -17,12 +17,21 @@ FIELDS = {
     "precision": "precision", "tokenizer_hash": "tokenizer", "template_hash": "prompt template",
     "sampling": "sampling", "reference_law": "reference law", "stops": "stops", "cache_policy": "cache policy",
     "drafting": "drafting", "device": "device", "versions": "library versions", "seed": "seed",
-    "prompt_hash": "prompt", "rule": "rule",
+    "prompt_hash": "prompt", "rule": "rule", "prompt_ids_hash": "prompt's tokens", "end_tokens": "end tokens",
+    "batch": "batch size",
 }  # fmt: skip
 """Fields of a fingerprint in words."""
 
-HASHED = frozenset({"target_hash", "draft_hash", "tokenizer_hash", "template_hash", "prompt_hash"})
+HASHED = frozenset({"target_hash", "draft_hash", "tokenizer_hash", "template_hash", "prompt_hash", "prompt_ids_hash"})
 SHOWN_HASH = 10
+
+_STATES = {
+    "matched": '<span class="sl-yes">✓ matched</span>',
+    "budget": '<span class="sl-no2">≠ other budget</span>',
+    "candidates": '<span class="sl-no2">≠ other candidates</span>',
+    "differs": '<span class="sl-no2">≠ not matched</span>',
+}
+"""A run against the baseline, by the word for the two."""
 
 
 def draw(sides: Sequence[Side], base: int) -> None:
@@ -38,7 +47,7 @@ def draw(sides: Sequence[Side], base: int) -> None:
 
 
 def verdict(sides: Sequence[Side], relations: Sequence[Relation | None], base: int) -> tuple[str, str, str]:
-    """Verdict ``matched``, ``differs`` or ``unknown``, with its mark and sentence."""
+    """Verdict ``matched``, ``budget``, ``candidates``, ``differs`` or ``unknown``, with its mark and sentence."""
     first = sides[base].mark.letter
     others = [(side, found) for place, (side, found) in enumerate(zip(sides, relations, strict=True)) if place != base]
     unknown = [side for side, found in others if found is None]
@@ -55,10 +64,36 @@ def verdict(sides: Sequence[Side], relations: Sequence[Relation | None], base: i
             "Changes below may come from that as well as from the drafting."
         )
         return "differs", "≠ Not matched.", text
+    words = [
+        (side, word(found, sides[base].run.spec.request, side.run.spec.request)) for side, found in others if found
+    ]
+    if unlike := [side for side, one in words if one == "budget"]:
+        budgets = ", ".join(f"{side.mark.letter} {_budget(side)}" for side in [sides[base], *unlike])
+        text = (
+            f"Nodes verified a round: {budgets}. What changes below may come from the number of candidates alone; "
+            "a run's page offers the counterpart with the same budget."
+        )
+        return "budget", "≠ Other verification budget.", text
+    if unlike := [side for side, one in words if one == "candidates"]:
+        kinds = ", ".join(f"{side.mark.letter} {_candidates(side)}" for side in [sides[base], *unlike])
+        text = (
+            f"Candidates: {kinds}. What changes below may come from that and not from the shape; a run's page offers "
+            "the chain of the draft's best tokens."
+        )
+        return "candidates", "≠ Other kind of candidates.", text
     names = _named(difference for _, found in others if found for difference in found.tested)
     if not names:
         return "matched", "✓ Matched.", "Not one setting differs: what changes below is the measurement's own spread."
     return "matched", "✓ Matched.", f"Nothing but {names} differs from {first}: like is compared with like."
+
+
+def _budget(side: Side) -> int:
+    """Nodes that a round verifies: the candidates and the root."""
+    return side.run.spec.request.shape.drafted + 1
+
+
+def _candidates(side: Side) -> str:
+    return "sampled" if side.run.spec.request.samples_candidates else "deterministic"
 
 
 def _relation(base: Side, side: Side) -> Relation | None:
@@ -95,7 +130,8 @@ def _change(difference: Difference) -> str:
 
 def _table(sides: Sequence[Side], relations: Sequence[Relation | None], base: int) -> str:
     rows = "".join(
-        _row(side, found, place == base) for place, (side, found) in enumerate(zip(sides, relations, strict=True))
+        _row(side, found, sides[base], place == base)
+        for place, (side, found) in enumerate(zip(sides, relations, strict=True))
     )
     return (
         '<div class="sl-cmp sl-runs" tabindex="0" role="region" aria-label="The runs compared"><table><thead><tr>'
@@ -105,15 +141,13 @@ def _table(sides: Sequence[Side], relations: Sequence[Relation | None], base: in
     )
 
 
-def _row(side: Side, found: Relation | None, base: bool) -> str:
+def _row(side: Side, found: Relation | None, first: Side, base: bool) -> str:
     if base:
         state, tested, also = "<i>baseline</i>", "–", "–"
     elif found is None:
         state, tested, also = "unknown", "–", "–"
     else:
-        state = (
-            '<span class="sl-yes">✓ matched</span>' if found.matched else '<span class="sl-no2">≠ not matched</span>'
-        )
+        state = _STATES[word(found, first.run.spec.request, side.run.spec.request)]
         tested = "<br>".join(map(_change, found.tested)) or "nothing"
         also = "<br>".join(map(_change, found.confounding)) or "nothing"
     run = side.run

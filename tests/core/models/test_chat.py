@@ -40,8 +40,8 @@ def word_piece() -> PreTrainedTokenizerFast:
 def with_thoughts() -> PreTrainedTokenizerFast:
     """Added tokens that are not special, as Qwen has for thoughts and tool calls."""
     tokenizer = byte_level_tokenizer()
-    for thought in ("<think>", "</think>"):
-        tokenizer.add_tokens(AddedToken(thought, normalized=False))
+    thoughts = [AddedToken(token, normalized=False) for token in ("<think>", "</think>")]
+    tokenizer.backend_tokenizer.add_tokens(thoughts)
     return tokenizer
 
 

@@ -20,6 +20,7 @@ from core.models.pair import Pair
 from core.pairs import memory
 from core.pairs.description import describe
 from core.pairs.memory import Need, fit, need, published_need
+from core.records import Started
 from core.results.fingerprint import fingerprint
 from core.results.matching import matched, relation
 from core.types import PairSpec
@@ -228,8 +229,8 @@ def test_a_token_decoded_alone_has_the_logits_it_has_in_a_pass_of_many(tmp_path:
 
 @needs_exact
 def test_an_int8_run_is_never_matched_with_a_float32_run_of_the_same_weights(tiny: Path) -> None:
-    request = ask("the quick brown fox")
-    small, whole = fingerprint(load(tiny), request), fingerprint(load(tiny, precision="float32"), request)
+    request, started = ask("the quick brown fox"), Started(request=0, prompt_tokens=3, prefill_s=0.0)
+    small, whole = (fingerprint(load(tiny, precision=one), request, started) for one in ("int8", "float32"))
     assert (small.precision, whole.precision) == ("int8", "float32")
     assert small.target_hash == whole.target_hash
     assert not matched(small, whole)
@@ -237,4 +238,4 @@ def test_an_int8_run_is_never_matched_with_a_float32_run_of_the_same_weights(tin
     assert not found.matched
     assert found.other_target
     assert {difference.field for difference in found.confounding} == {"precision", "cache_policy"}
-    assert matched(small, fingerprint(load(tiny), ask("the quick brown fox", "prompt_lookup", "chain:4")))
+    assert matched(small, fingerprint(load(tiny), ask("the quick brown fox", "prompt_lookup", "chain:4"), started))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from core.grammar import format_shape, parse_shape
+from core.records import Started
 from core.results.counterparts import counterparts
 from core.results.fingerprint import fingerprint
 from core.results.matching import matched
@@ -64,7 +65,9 @@ def test_a_lossy_rule_is_compared_with_lossless_under_its_reference_law(rule):
     other = of("lossless", one)
     assert other is not None
     assert other.request.rule == Lossless()
-    assert matched(fingerprint(PAIR, one), fingerprint(PAIR, other.request))  # pyright: ignore[reportArgumentType]
+    started = Started(request=0, prompt_tokens=3, prefill_s=0.0, prompt_ids_hash="a1", batch=1)
+    prints = [fingerprint(PAIR, request, started) for request in (one, other.request)]  # pyright: ignore[reportArgumentType]
+    assert matched(*prints)
     assert other.request.sampling.min_p == (0.5 if rule.startswith("spec") else 0.0)
     assert rule in other.reason
 
@@ -80,3 +83,33 @@ def test_every_counterpart_but_the_rule_keeps_prompt_stops_and_seed():
     for other in counterparts(one):
         kept = (other.request.prompt, other.request.stops, other.request.seed)
         assert kept == (one.prompt, one.stops, one.seed)
+
+
+@pytest.mark.parametrize("shape", ["chain:128", "chain:200", "chain:256", "s64_k8_d257", "s64_k2_d100"])
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_large_budget_has_counterparts_of_that_budget_too(shape, temperature):
+    one = ask(drafter="model", shape=shape, temperature=temperature)
+    found = [other for other in counterparts(one) if other.kind in ("chain", "tree")]
+    assert [other.request.shape.drafted for other in found] == [one.shape.drafted]
+    assert ("samples, not the draft's best" in found[0].reason) == (shape[0] == "s" and temperature > 0)
+
+
+def test_a_sampled_chain_is_offered_the_chain_of_the_drafts_best_tokens():
+    other = of("best", ask(drafter="model", shape="chain:4", temperature=0.7))
+    assert other is not None
+    assert format_shape(other.request.shape) == "s4_k1_d5"
+    assert not other.request.samples_candidates
+
+
+@pytest.mark.parametrize(
+    ("drafter", "shape", "temperature", "rule"),
+    [
+        ("model", "chain:4", 0.0, "lossless"),
+        ("prompt_lookup", "chain:4", 0.7, "lossless"),
+        ("model", "s4_k1_d5", 0.7, "lossless"),
+        ("model", "chain:4", 0.7, "block"),
+    ],
+)
+def test_candidates_that_are_the_best_already_have_no_other_best(drafter, shape, temperature, rule):
+    one = ask(drafter=drafter, shape=shape, temperature=temperature, rule=rule)
+    assert of("best", one) is None

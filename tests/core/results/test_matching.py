@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 import pytest
 
 from core.grammar import parse_drafter, parse_rule, parse_shape
-from core.records import Fingerprint, RunStatus, Summary
+from core.records import Fingerprint, RunStatus, Started, Summary
 from core.results.fingerprint import fingerprint
 from core.results.matching import (
     UNDER_TEST,
@@ -19,6 +19,7 @@ from core.results.matching import (
     plain_counterpart,
     reference_sampling,
     relation,
+    word,
 )
 from core.results.metrics import summarise
 from core.types import AllowedSet, Lossless, NoDrafter, NoShape, PairSpec, Request, RunSpec, Sampling, Stops
@@ -26,6 +27,7 @@ from tests.helpers import sample
 from tests.helpers.fakes import always, fake_pair
 
 PAIR = fake_pair(always(0.5, 0.3, 0.2), always(0.6, 0.1, 0.3))
+STARTED = Started(request=0, prompt_tokens=3, prefill_s=0.0, prompt_ids_hash="a1", batch=1)
 
 
 def request(drafter: str = "model", shape: str = "chain:4", rule: str = "lossless", **sampling: float) -> Request:
@@ -41,7 +43,7 @@ def request(drafter: str = "model", shape: str = "chain:4", rule: str = "lossles
 
 
 def prints(one: Request) -> Fingerprint:
-    return fingerprint(PAIR, one)  # type: ignore[arg-type]
+    return fingerprint(PAIR, one, STARTED)  # type: ignore[arg-type]
 
 
 def test_equal_fingerprints_have_no_differences_and_match():
@@ -246,3 +248,33 @@ def test_a_run_that_did_not_end_by_its_own_stop_has_no_speed_up_and_reads_no_oth
     assert not has_speed_up(unfinished)
     assert measured_speed_up(unfinished, others()) is None
     assert measured_speed_up(run("none"), others()) is None
+
+
+PLAIN = ("none", "none")
+
+
+@pytest.mark.parametrize(
+    ("base", "run", "said"),
+    [
+        (PLAIN, ("model", "s6_k8_d64"), "matched"),
+        (("model", "chain:4"), PLAIN, "matched"),
+        (("model", "chain:2"), ("model", "s6_k8_d64"), "budget"),
+        (("model", "chain:4"), ("prompt_lookup", "chain:6"), "budget"),
+        (("model", "chain:4"), ("model", "s2_k2_d5"), "candidates"),
+        (("model", "chain:4"), ("prompt_lookup", "chain:4"), "candidates"),
+        (("model", "s4_k1_d5"), ("model", "s2_k2_d5"), "matched"),
+    ],
+)
+def test_two_runs_have_one_of_four_words(base, run, said):
+    one, other = (plain_counterpart(request()) if of is PLAIN else request(*of) for of in (base, run))
+    assert word(relation(prints(one), prints(other)), one, other) == said
+
+
+def test_greedy_chain_and_tree_of_one_budget_are_matched():
+    one, other = request(temperature=0.0), request(shape="s2_k2_d5", temperature=0.0)
+    assert word(relation(prints(one), prints(other)), one, other) == "matched"
+
+
+def test_another_setting_differs_whatever_the_budgets():
+    one, other = request(shape="chain:2"), request(shape="s6_k8_d64", top_k=5)
+    assert word(relation(prints(one), prints(other)), one, other) == "differs"
