@@ -126,6 +126,8 @@ def fingerprint_from(row: Any) -> Fingerprint | None:
     """The fingerprint of a row that has its columns; None when they are NULL (an outer join without a match)."""
     if row["target"] is None:
         return None
-    fields = {name: row[name] for name in _FINGERPRINT_FIELDS} | {"versions": json.loads(row["versions"])}
-    unknown = {name: UNKNOWN for name in ("prompt_ids_hash", "end_tokens") if fields[name] is None}
-    return Fingerprint(**fields | unknown)
+    fields: dict[str, Any] = {name: row[name] for name in _FINGERPRINT_FIELDS}
+    fields["versions"] = json.loads(row["versions"])
+    for name in ("prompt_ids_hash", "end_tokens"):
+        fields[name] = UNKNOWN if fields[name] is None else fields[name]
+    return Fingerprint(**fields)

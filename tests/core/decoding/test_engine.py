@@ -359,10 +359,10 @@ def test_running_out_of_memory_fails_the_run_and_says_what_to_lower(monkeypatch)
     network = one.target.network
     calls = iter([False] * 3)
 
-    class Scarce:
+    class Scarce(torch.nn.Module):
         config, device, dtype = network.config, network.device, network.dtype
 
-        def __call__(self, **arguments: Any) -> Any:
+        def forward(self, **arguments: Any) -> Any:
             if next(calls, True):
                 raise torch.OutOfMemoryError("CUDA out of memory")
             return network(**arguments)
