@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedConfig
+from transformers import LlamaConfig
 
 from core.sampling.randomness import Streams
 from core.types import PairSpec, Request
@@ -33,7 +33,7 @@ class PrefixNetwork:
 
     def __init__(self, table: Table, vocab: int, delay_s: float = 0.0) -> None:
         self.table = table
-        self.config = PreTrainedConfig(num_hidden_layers=1, vocab_size=vocab)
+        self.config = LlamaConfig(num_hidden_layers=1, vocab_size=vocab)
         self.device = torch.device("cpu")
         self.dtype = torch.float32
         self.delay_s = delay_s

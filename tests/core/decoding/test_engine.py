@@ -12,6 +12,7 @@ from transformers import Gemma2Config, GraniteConfig, MistralConfig
 
 import core.decoding.engine
 from core.decoding.engine import cycles, generate
+from core.drafting.early_exit import shares_activations
 from core.errors import BadInput
 from core.records import Ended, Round, Started
 from tests.helpers.checked import watched
@@ -428,6 +429,7 @@ def test_an_architecture_that_cannot_continue_from_the_exit_recomputes_and_says_
 
 def test_early_exit_runs_every_layer_once_per_node_but_for_a_last_candidate_that_nothing_reads(pair):
     model = pair.target.network
+    shares_activations(model, 1)  # measured once a network, before anything is counted
     counts = dict.fromkeys(range(3), 0)
     hooks = [
         layer.register_forward_pre_hook(
