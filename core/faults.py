@@ -42,8 +42,24 @@ def logits_fault(logits: Tensor, model: str, node: int) -> str | None:
 
 def fault_after(model: str, node: int) -> str:
     """The error sentence for broken logits after ``node``; ``model`` is "target" or "draft"."""
-    where = "the root" if node == ROOT else f"node {node}"
-    return f"the {model}'s logits after {where} are NaN or infinite: try float32, or other weights"
+    return f"the {model}'s logits after {_named(node)} are NaN or infinite: try float32, or other weights"
+
+
+def empty_after(node: int) -> str:
+    """The error sentence where all of the target's raw logits after ``node`` are −∞."""
+    return f"the target's logits after {_named(node)} are −∞ for every token: try float32, or other weights"
+
+
+def excluded_after(node: int) -> str:
+    """The error sentence where the target's logits after ``node`` are sound, but processing leaves no token."""
+    return (
+        f"the sampling settings leave no token that the target can emit after {_named(node)}: lower min new tokens, or "
+        "take a more moderate temperature or repetition penalty"
+    )
+
+
+def _named(node: int) -> str:
+    return "the root" if node == ROOT else f"node {node}"
 
 
 def is_out_of_memory(fault: Exception) -> bool:

@@ -52,15 +52,16 @@ def induced_law(draft: Draft, candidates: list[int], position: RuledPosition) ->
         accepts = siblings.accepts(q)
         if draft.drawing == "deterministic":
             token = draft.tokens[node]
-            passed = float(accepts[token])
-            law[token] += reach * passed
+            failed = 1.0 - float(accepts[token])
+            law[token] += reach * float(accepts[token])
         else:
             accepted = accepts.double().mul_(q)
-            passed = float(accepted.sum())
+            failed = float(((1.0 - accepts.double()) * q).sum())  # 1 − Σqa would leave rounding where nothing fails
             law.add_(accepted, alpha=reach)
-        reach *= max(0.0, 1.0 - passed)
+        reach *= max(0.0, failed)
         siblings.reject(draft.tokens[node], q)
-        q = draft.left_of(q, node)
+        if len(candidates) > 1:  # one candidate is averaged over its q, so no token of q is gone
+            q = draft.left_of(q, node)
     residual = siblings.redraw(q)
     law.add_(residual, alpha=reach)
     return InducedLaw(law, residual, _conditional(draft, len(candidates), position.rule))

@@ -66,7 +66,7 @@ def cycles(
 ) -> Generator[tuple[Event, ...], None, None]:
     """Decode as :func:`generate` does, but yield once per cycle on the device, with all events that it releases.
 
-    A request's prefill is a cycle, and so is each round: between two cycles other runs may use the device. A cycle may
+    Reading the prompts is a cycle, and so is each round: between two cycles other runs may use the device. A cycle may
     release no event (a stop string may still cut its tokens) or several rounds; a request's end is yielded with its
     last round.
     """
@@ -99,19 +99,24 @@ def _decode(
 ) -> Generator[tuple[Event, ...], None, None]:
     active = list(states)
     try:
-        target, drafter = assemble(pair, [state.request for state in states], [state.prompt for state in states])
+        with clock.suspended():  # caches and layers are set up before the run's time begins
+            target, drafter = assemble(pair, [state.request for state in states], [state.prompt for state in states])
         for state in states:
-            _prefill(state, target, drafter, clock)
-            started = Started(
+            _prefill(state, target, drafter)
+        border = clock.now()  # no round begins before every prompt of the batch is read: prefill of each
+        starts = [
+            Started(
                 state.slot,
                 len(state.prompt),
-                state.prefill_s,
+                border,
                 drafter.recomputed_share,
                 prompt_ids_hash=_ids_hash(state.prompt),
                 batch=len(states),
             )
-            with clock.suspended():
-                yield (started,)
+            for state in states
+        ]
+        with clock.suspended():
+            yield tuple(starts)
         while active:
             if should_stop():
                 ends = [[*state.release_all(), _ended(state, clock, pair, "cancelled")] for state in active]
@@ -119,7 +124,7 @@ def _decode(
                     yield tuple(chain.from_iterable(ends))
                 return
             events: list[Event] = []
-            failed = _round(active, target, drafter, clock)
+            failed, border = _round(active, target, drafter, Laps(clock, border))
             for state in list(active):
                 fault = failed.get(state)
                 events += state.release_all() if fault else state.released()
@@ -153,19 +158,17 @@ def _ids_hash(ids: Sequence[int]) -> str:
     return sha256(" ".join(map(str, ids)).encode()).hexdigest()[:16]
 
 
-def _prefill(state: RequestState, target: Target, drafter: Drafter, clock: RunClock) -> None:
+def _prefill(state: RequestState, target: Target, drafter: Drafter) -> None:
     """Prefill both caches with the prompt up to its last token, which is the root of the first round."""
-    start = clock.now()
     target.open(state.slot, state.prompt[:-1])
     drafter.open(state.slot, state.prompt[:-1])
-    state.prefill_s = clock.now() - start
 
 
 def _round(
-    states: Sequence[RequestState], target: Target, drafter: Drafter, clock: RunClock
-) -> dict[RequestState, str]:
-    """Run one cycle: draft → score → walk → keep → commit. Return the error sentence of each request that failed."""
-    laps = Laps(clock)
+    states: Sequence[RequestState], target: Target, drafter: Drafter, laps: Laps
+) -> tuple[dict[RequestState, str], float]:
+    """Run one cycle: draft → score → walk → keep → commit. Return the error sentence of each request that failed, and
+    when the round ended."""
     for state in states:
         if state.rereads:
             target.open(state.slot, state.sequence[:-1])
@@ -192,7 +195,7 @@ def _round(
     laps.lap("other")
     for state in walks:
         state.timed(laps)
-    return failed
+    return failed, laps.last
 
 
 def _ended(
@@ -217,6 +220,6 @@ def _ended(
 def _out_of_memory_sentence(state: RequestState, batch: int, pair: Pair) -> str:
     lower = ["max_new_tokens", "the prompt"] + (["the batch"] if batch > 1 else [])
     return (
-        f"out of memory on {pair.device} in round {state.rounds} with {len(state.sequence):,} tokens: "
+        f"out of memory on {pair.device} in round {state.rounds + 1} with {len(state.sequence):,} tokens: "
         f"lower {', '.join(lower)} or choose a smaller model or precision."
     )

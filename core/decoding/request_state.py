@@ -37,6 +37,7 @@ class RequestState:
     slot: int
     prompt: list[int]
     draft_context: int
+    """Positions that the drafter can read: the draft model's if it drafts, else the target's."""
     rereads_at: int | None
     """Position at which a root makes the target read the whole sequence anew, which no candidate may pass."""
     text: TextCodec
@@ -46,7 +47,6 @@ class RequestState:
     watch: StopWatch
     sequence: list[int]
     """Prompt and output; the last token is the root of the next round."""
-    prefill_s: float = 0.0
     rounds: int = 0
     _held: list[tuple[int, Round]] = field(default_factory=list)
 
@@ -73,7 +73,7 @@ class RequestState:
             request=request,
             slot=slot,
             prompt=prompt,
-            draft_context=pair.draft.context if pair.draft else pair.target.context,
+            draft_context=pair.draft.context if pair.draft and request.drafter.kind == "model" else pair.target.context,
             rereads_at=pair.target.rereads_at,
             text=pair.text,
             distributions=replace(

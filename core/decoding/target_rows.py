@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf
+from math import inf, isnan
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,7 +18,7 @@ from torch import Tensor
 from core.cache.target import DeferredRow, Scores
 from core.drafting.draft import Draft
 from core.errors import EngineFault
-from core.faults import logits_fault
+from core.faults import empty_after, excluded_after, logits_fault
 from core.records import ROOT
 from core.sampling.distributions import Distributions
 from core.sampling.probability import Certain, Distribution, Law
@@ -36,8 +36,8 @@ class Peaks:
     tokens: Sequence[int]
 
     def broken(self, row: int) -> bool:
-        """Whether this row holds NaN or +∞."""
-        return not self.values[row] < inf  # also true for NaN
+        """Whether this row holds NaN or +∞, or only −∞."""
+        return not -inf < self.values[row] < inf  # also true for NaN
 
 
 def peaks(logits: Sequence[Tensor]) -> list[Peaks]:
@@ -82,11 +82,14 @@ class TargetRows:
     def law(self, node: int) -> Distribution:
         """p after ``node`` (ROOT: after the committed prefix).
 
-        Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
+        Raises :class:`EngineFault` on a NaN or infinite row and on a row without mass, naming round and node.
         """
         if node not in self.visited:
             self._check(node)
-            self.visited[node] = self._certain(node) if self.greedy else self._formed(node)
+            law = self._certain(node) if self.greedy else self._formed(node)
+            if law is None:
+                raise self._fault(excluded_after(node))
+            self.visited[node] = law
         return self.visited[node]
 
     def vector(self, node: int) -> Tensor:
@@ -95,7 +98,7 @@ class TargetRows:
 
     def untempered(self, node: int) -> Tensor:
         """The target's probabilities [V] after ``node`` without temperature and truncation."""
-        return self.distributions.growth(self.logits[node + 1], self._before(node))
+        return self.distributions.growth(self.distributions.penalised(self.logits[node + 1], self._before(node)))
 
     def _check(self, node: int) -> None:
         if self.deferred is not None and node + 1 == len(self.logits):
@@ -103,24 +106,30 @@ class TargetRows:
             self.deferred = None
         fault = self.draft.fault
         if self.peaks.broken(node + 1):
-            fault = fault or logits_fault(self.logits[node + 1], "target", node)
+            fault = fault or logits_fault(self.logits[node + 1], "target", node) or empty_after(node)
         if fault:
-            raise EngineFault(f"round {self.round}: {fault}.")
+            raise self._fault(fault)
+
+    def _fault(self, sentence: str) -> EngineFault:
+        return EngineFault(f"round {self.round + 1}: {sentence}.")  # counted from 1, as pages count rounds
 
     def _append(self, row: Tensor) -> None:
         (highest,) = peaks([row])
         self.logits = torch.cat([self.logits, row])
         self.peaks = Peaks([*self.peaks.values, *highest.values], [*self.peaks.tokens, *highest.tokens])
 
-    def _certain(self, node: int) -> Certain:
-        if self.distributions.penalties:
-            return Certain(self.distributions.choice(self.logits[node + 1], self._before(node)))
-        return Certain(self.peaks.tokens[node + 1])
+    def _certain(self, node: int) -> Certain | None:
+        if not self.distributions.penalties:
+            return Certain(self.peaks.tokens[node + 1])
+        token = self.distributions.choice(self.logits[node + 1], self._before(node))
+        return None if token is None else Certain(token)
 
-    def _formed(self, node: int) -> Law:
+    def _formed(self, node: int) -> Law | None:
         if node == ROOT and self.root is not None:
-            return self.root
-        return Law(self.distributions.target(self.logits[node + 1], self._before(node)))
+            law = self.root
+        else:
+            law = Law(self.distributions.target(self.logits[node + 1], self._before(node)))
+        return None if isnan(law.of(0)) else law
 
     def _before(self, node: int) -> Sequence[int]:
         """Tokens before the position after ``node``; empty without penalties, which alone read them, because copying
@@ -148,7 +157,7 @@ def root_laws(
     """The law after the root of each request that shares its sampling with another, formed together.
 
     Left out are greedy requests, which need no law, requests with penalties, which read their own tokens, and requests
-    with a broken root row, so that these alone fail.
+    with a broken or empty root row, so that these alone fail.
     """
     alike: dict[Sampling, list[tuple[RequestState, Tensor]]] = {}
     for state, rows, peak in zip(states, logits, highest, strict=True):

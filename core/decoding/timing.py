@@ -43,9 +43,13 @@ class RunClock:
 
 @dataclass(slots=True)
 class Laps:
-    """Stage times of one round; each border is one clock read, so the stages add up to the wall time."""
+    """Stage times of one round; each border is one clock read, so the stages add up to the wall time.
+
+    A round begins where the last one (or the prompts) ended: what happened in between is ``other``.
+    """
 
     clock: RunClock
+    start: float
     seconds: dict[Stage, float] = field(
         default_factory=lambda: {
             "draft": 0.0,
@@ -56,11 +60,11 @@ class Laps:
     )
     measuring: float = 0.0
     """Seconds spent measuring distortion, in no stage and not in the run's time."""
-    start: float = field(init=False)
     last: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.start = self.last = self.clock.now()
+        self.last = self.start
+        self.lap("other")
 
     def lap(self, stage: Stage) -> None:
         """Add the time since the last border to ``stage``."""

@@ -32,7 +32,7 @@ class Verified:
 def verify(draft: Draft, rows: TargetRows, rule: TokenRule, streams: Streams) -> Verified:
     """Walk ``draft`` over the target's ``rows`` (:func:`walk`); if p and every q are certain, without rows [V].
 
-    Raises :class:`EngineFault` on a NaN or infinite row, naming round and node.
+    Raises :class:`EngineFault` on a NaN or infinite row and on a row without mass, naming round and node.
     """
     if rows.greedy and isinstance(rule, LosslessRule):
         verdict = walk_certain(draft, rows.law, rule, streams)

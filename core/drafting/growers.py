@@ -50,8 +50,8 @@ class ChainGrower:
     """``chain:γ``: each candidate sampled from q given all earlier ones (greedy at temperature 0).
 
     Growing reads nothing back from the device: a drawn token stays there as the next step's input, coins come from the
-    host, and :meth:`finish` reads tokens, scores and faults at once. So broken logits end the chain only in
-    :meth:`finish`; until then they count as a row of zeros, since the run fails anyway.
+    host, and :meth:`finish` reads tokens, scores and faults at once. So broken logits and rows without mass end the
+    chain only in :meth:`finish`; until then, broken logits count as a row of zeros, since the run fails anyway.
     """
 
     def __init__(
@@ -65,8 +65,8 @@ class ChainGrower:
         self.distributions = distributions
         self.stream = stream
         self.prefix = Prefix(prefix)
+        self.scores: list[Tensor] = []
         self.q: list[Tensor] = []
-        self.growth: list[Tensor] = []
         self.broken: list[Tensor] = []
 
     @property
@@ -85,37 +85,46 @@ class ChainGrower:
     def grow(self, logits: Sequence[Tensor]) -> None:
         """Draw the next candidate."""
         broken = is_broken(logits[0])
-        row = logits[0].masked_fill(broken, 0.0)
-        q = self.distributions.draft(row, self.prefix)
-        if self.distributions.keeps_growth:
-            self.growth.append(self.distributions.growth(row, self.prefix))
+        scores = self.distributions.penalised(logits[0].masked_fill(broken, 0.0), self.prefix)
+        q = self.distributions.draft(scores)
         self.broken.append(broken)
+        self.scores.append(scores)
         self.q.append(q)
         self.prefix.append(drawn(q, self.stream()))
 
     def finish(self) -> tuple[Draft, list[int]]:
-        """The chain up to any broken logits, with each candidate's q. The host reads from the device here, once."""
-        tokens, score, broken = self._read()
-        length = broken.index(True) if True in broken else len(tokens)
+        """The chain up to any broken logits or row without mass, with each candidate's q. The host reads from the
+        device here, once."""
+        growth = self._growth()
+        tokens, score, broken, empty = self._read(growth)
+        length = next((i for i, ends in enumerate(zip(broken, empty, strict=True)) if any(ends)), len(tokens))
         draft = Draft.drawn(
             tokens[:length],
             self.parents[:length],
             self.q[:length],
             score[:length],
-            fault=fault_after("draft", length - 1) if True in broken else None,
-            growth=self.growth[:length] if self.distributions.keeps_growth else None,
+            fault=fault_after("draft", length - 1) if any(broken[length : length + 1]) else None,
+            growth=growth[:length] if self.distributions.keeps_growth else None,
         )
         return draft, list(range(length))
 
-    def _read(self) -> tuple[list[int], list[float], list[bool]]:
-        """Token, probability and fault of each candidate; float64 holds all three exactly."""
+    def _growth(self) -> Sequence[Tensor]:
+        """The drafter's own probabilities [V] at each candidate's position, formed together."""
+        if self.distributions.draws_growth or not self.q:
+            return self.q
+        return self.distributions.growth(torch.stack(self.scores)).unbind()
+
+    def _read(self, growth: Sequence[Tensor]) -> tuple[list[int], list[float], list[bool], list[bool]]:
+        """Of each candidate: the token, the drafter's own probability of it, whether its logits are broken, and whether
+        its q is without mass. float64 holds all four exactly."""
         if not self.q:
-            return [], [], []
+            return [], [], [], []
         drawn = self.prefix.drawn
-        score = [q.gather(0, token[None])[0] for q, token in zip(self.q, drawn, strict=True)]
-        columns = [torch.stack(column).double() for column in (drawn, score, self.broken)]
-        tokens, scores, broken = torch.stack(columns).tolist()
-        return [int(token) for token in tokens], scores, [bool(flag) for flag in broken]
+        score = [row.gather(0, token[None])[0] for row, token in zip(growth, drawn, strict=True)]
+        empty = [q[0].isnan() for q in self.q]
+        columns = [torch.stack(column).double() for column in (drawn, score, self.broken, empty)]
+        tokens, scores, broken, without_mass = torch.stack(columns).tolist()
+        return [int(token) for token in tokens], scores, list(map(bool, broken)), list(map(bool, without_mass))
 
 
 class BeamGrower:
@@ -169,12 +178,13 @@ class BeamGrower:
         self._beams = sorted(best) if self._step < self.depth else []
 
     def _expand(self, beam: int, logits: Tensor) -> list[int]:
-        scores = self.distributions.growth(logits, self.prefix + self._path_tokens(beam))
+        before = self.prefix + self._path_tokens(beam)
+        scores = self.distributions.growth(self.distributions.penalised(logits, before))
         values, indices = torch.topk(scores, min(self.shape.topk, len(scores)))
         above = 1.0 if beam == ROOT else self.cumulative[beam]
         first = len(self.tokens)
         for score, token in zip(values.tolist(), indices.tolist(), strict=True):
-            if score > 0.0:
+            if score > 0.0:  # false for NaN as well: a row without mass has no children
                 self.tokens.append(token)
                 self.parents.append(beam)
                 self.score.append(score)

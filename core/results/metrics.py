@@ -181,9 +181,9 @@ def violations(summary: Summary, rounds: Sequence[Round]) -> list[str]:
         broken.append("drafted is not accepted + rejected + unreached + cut")
     for one in rounds:
         if abs(one.draft_s + one.verify_s + one.state_s + one.other_s - one.wall_s) > 1e-3:
-            broken.append(f"round {one.index}: the stages do not add up to its wall time")
+            broken.append(f"round {one.index + 1}: the stages do not add up to its wall time")
         if len(one.committed) != one.accepted + (one.source != "none"):
-            broken.append(f"round {one.index}: committed is not accepted plus its correction or bonus")
+            broken.append(f"round {one.index + 1}: committed is not accepted plus its correction or bonus")
     by_position = (*summary.acceptance_unconditional, *summary.acceptance_conditional)
     shares = (summary.distortion_tv, summary.escaped_mass, summary.overshoot)
     rates = (summary.draft_acceptance_rate, summary.path_acceptance, *shares, *by_position)

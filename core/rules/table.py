@@ -32,4 +32,4 @@ def acceptance_mass(rule: TokenRule, p: Tensor, q: Tensor) -> float:
 def induced(rule: TokenRule, p: Tensor, q: Tensor) -> Tensor:
     """The law [V] that one sampled candidate and its redraw really emit (rules.md §1)."""
     accepted = q * rule.accept(p, q)
-    return accepted + (1.0 - accepted.sum()) * rule.residual(p, q)
+    return accepted + ((1.0 - rule.accept(p, q)) * q).sum() * rule.residual(p, q)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import cast
 
 import torch
@@ -26,7 +27,7 @@ from transformers.generation.logits_process import (
 
 from core.sampling.allowed import allowed_set
 from core.sampling.prefix import Prefix
-from core.sampling.probability import normalised, one_hot
+from core.sampling.probability import normalised
 from core.types import AllowedSet, Sampling
 
 
@@ -36,6 +37,8 @@ class Distributions:
 
     Temperature, top-k, top-p and penalties shape p and q; min-p, η, ε and further allowed sets truncate p only, unless
     ``sampling.truncate_draft`` is set (rules.md, head). For greedy requests the rows are one-hot.
+
+    A row without mass (processing leaves no finite score, or the raw logits have none) is NaN at every token.
     """
 
     penalties: LogitsProcessorList
@@ -76,58 +79,66 @@ class Distributions:
 
     def target(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
         """p [V] after ``prefix`` from raw target logits [V]."""
-        return self._distribution(logits, prefix, self.target_warpers, self.target_sets)
+        return self._distribution(self.penalised(logits, prefix), self.target_warpers, self.target_sets)
 
     def targets(self, logits: Tensor) -> Tensor:
         """p [R, V] from raw target logits [R, V] of requests with the same sampling, each row as from :meth:`target`.
         Only without penalties, which read each request's own prefix."""
         return self._sampled(logits.float(), self.target_warpers, self.target_sets)
 
-    def choice(self, logits: Tensor, prefix: Sequence[int]) -> int:
-        """The token with the highest score after ``prefix``."""
-        return int(self._penalised(logits, prefix).argmax())
+    def choice(self, logits: Tensor, prefix: Sequence[int]) -> int | None:
+        """The token with the highest score after ``prefix``; None if no token has a finite score."""
+        highest = self.penalised(logits, prefix).max(dim=-1)
+        value, token = torch.stack([highest.values.double(), highest.indices.double()]).tolist()
+        return int(token) if isfinite(value) else None
 
-    def draft(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
-        """q [V] after ``prefix`` from raw draft logits [V]: what a sampled candidate is drawn from.
+    def draft(self, scores: Tensor) -> Tensor:
+        """q [V] from the draft's :meth:`penalised` scores [V]: what a sampled candidate is drawn from.
 
         The host reads nothing from the device, except with draft truncations by ε or η: the library's η warper checks
         its input, and thresholds that depend on a row's entropy or peak are computed on the host
         (``core/sampling/allowed.py``).
         """
-        return self._distribution(logits, prefix, self.draft_warpers, self.draft_sets)
+        return self._distribution(scores, self.draft_warpers, self.draft_sets)
 
-    def growth(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
-        """The drafter's own probabilities [V], untempered and untruncated. Deterministic trees grow by them, as in
-        EAGLE-2 and SGLang; they are reported as ``score`` and never enter an acceptance ratio (rules.md §2)."""
-        return torch.softmax(self._penalised(logits, prefix).float(), dim=-1)[0]
+    @property
+    def draws_growth(self) -> bool:
+        """Whether q is the drafter's own law (:meth:`growth`): sampled, untempered and untruncated."""
+        return not (self.greedy or self.draft_warpers or self.draft_sets)
 
-    def _distribution(
-        self,
-        logits: Tensor,
-        prefix: Sequence[int] | Prefix,
-        warpers: LogitsProcessorList,
-        sets: tuple[AllowedSet, ...],
-    ) -> Tensor:
-        scores = self._penalised(logits, prefix)
-        if self.greedy:
-            return one_hot(scores.argmax(), scores.shape[-1], scores.device)
-        return self._sampled(scores, warpers, sets)[0]
+    def growth(self, scores: Tensor) -> Tensor:
+        """A model's own probabilities [..., V] of :meth:`penalised` scores, untempered and untruncated. Deterministic
+        trees grow by them, as in EAGLE-2 and SGLang; they are reported as ``score`` and never enter an acceptance ratio
+        (rules.md §2)."""
+        return torch.softmax(scores, dim=-1)
+
+    def _distribution(self, scores: Tensor, warpers: LogitsProcessorList, sets: tuple[AllowedSet, ...]) -> Tensor:
+        """The distribution [V] of penalised scores [V]."""
+        return _peak(scores) if self.greedy else self._sampled(scores[None], warpers, sets)[0]
 
     def _sampled(self, scores: Tensor, warpers: LogitsProcessorList, sets: tuple[AllowedSet, ...]) -> Tensor:
         """Distributions [R, V] of penalised scores [R, V]."""
         distributions = torch.softmax(warpers(_NO_PREFIX, scores), dim=-1)
         return torch.stack([_within(row, sets) for row in distributions]) if sets else distributions
 
-    def _penalised(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
-        scores = logits.float()[None]
+    def penalised(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
+        """Scores [V] in float32 after ``prefix``, from raw logits [V]: the penalties alone are applied."""
+        scores = logits.float()
         if not self.penalties:
             return scores
         ids = (prefix if isinstance(prefix, Prefix) else Prefix(prefix)).ids(logits.device)
-        return self.penalties(cast(torch.LongTensor, ids), scores)
+        return self.penalties(cast(torch.LongTensor, ids), scores[None])[0]
 
 
 _NO_PREFIX = cast(torch.LongTensor, torch.empty((1, 0), dtype=torch.long))
 """Prefix for warpers, which use only the scores; only penalties read the prefix."""
+
+
+def _peak(scores: Tensor) -> Tensor:
+    """The one-hot distribution [V] at the highest of ``scores`` [V], or NaN throughout if that is not finite."""
+    highest = scores.max(dim=-1)
+    zero = torch.where(highest.values.isfinite(), 0.0, torch.nan)
+    return zero.repeat(len(scores)).scatter_(0, highest.indices[None], (zero + 1.0)[None])
 
 
 def _within(distribution: Tensor, sets: tuple[AllowedSet, ...]) -> Tensor:
@@ -154,5 +165,15 @@ def _truncation_warpers(sampling: Sampling) -> LogitsProcessorList:
     if sampling.epsilon:
         warpers.append(EpsilonLogitsWarper(sampling.epsilon))
     if sampling.eta:
-        warpers.append(EtaLogitsWarper(sampling.eta))
+        warpers.append(_Eta(sampling.eta))
     return warpers
+
+
+class _Eta(EtaLogitsWarper):
+    """The library's η warper, which raises on rows without mass: here these pass as they came."""
+
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+        """Truncated scores [R, V]."""
+        lost = ~scores.amax(dim=-1, keepdim=True).isfinite()
+        cut = super().__call__(input_ids, cast(torch.FloatTensor, scores.masked_fill(lost, 0.0)))
+        return cast(torch.FloatTensor, torch.where(lost, scores, cut))

@@ -137,5 +137,5 @@ def test_a_run_that_fails_while_decoding_exits_with_1_and_its_sentence(generate,
     (summary,) = ran.summaries
     assert (summary["stop_reason"], summary["output_tokens"], summary["tokens_per_round"]) == ("failed", 0, None)
     assert summary["error"] == (
-        "round 0: the target's logits after the root are NaN or infinite: try float32, or other weights."
+        "round 1: the target's logits after the root are NaN or infinite: try float32, or other weights."
     )

@@ -57,7 +57,7 @@ class Decoded:
 
 
 def decode_all(requests: Sequence[Request], pair: Any, **options: Any) -> list[Decoded]:
-    """Decode a batch and check that every run obeys the conservation laws."""
+    """Decode a batch and check that every run obeys the conservation laws and that every second has a stage."""
     events = list(generate(requests, pair, **options))
     decoded = []
     for index in range(len(requests)):
@@ -68,6 +68,8 @@ def decode_all(requests: Sequence[Request], pair: Any, **options: Any) -> list[D
         one = Decoded(started, [event for event in rounds if isinstance(event, Round)], ended)
         assert [round_.index for round_ in one.rounds] == list(range(len(one.rounds)))
         assert violations(one.summary, one.rounds) == []
+        whole = started.prefill_s + sum(round_.wall_s for round_ in one.rounds)
+        assert ended.error or abs(one.summary.e2e_s - whole) < 1e-6 * (1 + whole), "a second without a stage"
         decoded.append(one)
     return decoded
 

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from core.decoding.distortion import distance
+from core.decoding.distortion import distance, distortion, induced_law
+from core.decoding.siblings import position_of
+from core.drafting.draft import Draft
 from core.grammar import parse_rule
-from core.records import Distortion, Ended, Position, Round, Started, TopToken
+from core.records import ROOT, Distortion, Ended, Position, Round, Started, TopToken
 from core.results.matching import reference_sampling
 from core.results.metrics import summarise
 from core.rules.table import induced, token_rule
@@ -244,3 +246,23 @@ def test_a_cascade_beside_epsilon_is_no_min_p_of_the_library():
 
     assert law(reference) == [1, 0, 0, 0]
     assert law(Sampling(min_p=0.35, epsilon=0.2)) == pytest.approx([0.5 / 0.69, 0.19 / 0.69, 0, 0])
+
+
+def test_a_law_that_never_leaves_the_set_has_a_divergence_though_rounding_leaves_a_rest():
+    p = torch.tensor([0.04429209664842273, 0.39691026912560773, 0.5587976342259695])
+    q = torch.tensor([0.0, 0.03500961025345186, 0.9649903897465483])
+    draft = Draft.drawn((2,), (ROOT,), [q])
+    position = position_of(draft, ROOT, p, token_rule(parse_rule("spec_cascade:0.5,redraw=target")))
+    one = induced_law(draft, [0], position)
+    found = distortion(draft, [0], position, one.law, one.conditional)
+    assert found.escaped_mass == 0.0
+    assert found.kl == pytest.approx(0.396895, abs=1e-5)
+
+
+def test_one_candidate_drawn_without_replacement_follows_the_rules_table():
+    p, q = torch.tensor([0.5, 0.3, 0.2]), torch.tensor([0.6, 0.1, 0.3])
+    draft = Draft.drawn((0,), (ROOT,), [q], drawing="without_replacement")
+    position = position_of(draft, ROOT, p, token_rule(parse_rule("spec_cascade:0.5,redraw=draft_in_set")))
+    one = induced_law(draft, [0], position)
+    assert one.law.tolist() == pytest.approx([6 / 7, 1 / 7, 0.0])
+    assert not one.conditional

@@ -309,7 +309,7 @@ def test_a_broken_target_row_fails_the_run_naming_round_and_node_and_keeps_its_r
     run = decode(ask("abab", "model", "chain:3", max_new_tokens=40), one)
     assert run.ended.stop_reason == "failed"
     assert run.ended.error == (
-        "round 2: the target's logits after node 0 are NaN or infinite: try float32, or other weights."
+        "round 3: the target's logits after node 0 are NaN or infinite: try float32, or other weights."
     )
     assert len(run.rounds) == 2
     assert len(run.tokens) == 8
@@ -320,7 +320,7 @@ def test_a_broken_draft_row_fails_the_run_naming_the_node():
     one = fake_pair(table, breaking(table, 6, math.nan), vocabulary=LETTERS[:6])
     run = decode(ask("abab", "model", "chain:4"), one)
     assert run.ended.error == (
-        "round 0: the draft's logits after node 1 are NaN or infinite: try float32, or other weights."
+        "round 1: the draft's logits after node 1 are NaN or infinite: try float32, or other weights."
     )
 
 
@@ -331,7 +331,7 @@ def test_an_early_exit_whose_own_logits_break_at_the_root_fails_the_run_with_a_s
     assert decode(request, one).ended.error is None  # that exits can be continued from is measured on whole weights
     target.model.layers[0].mlp.down_proj.weight.data[:] = math.nan
     assert decode(request, one).ended.error == (
-        "round 0: the draft's logits after the root are NaN or infinite: try float32, or other weights."
+        "round 1: the draft's logits after the root are NaN or infinite: try float32, or other weights."
     )
 
 
@@ -372,7 +372,7 @@ def test_running_out_of_memory_fails_the_run_and_says_what_to_lower(monkeypatch)
     run = decode(ask("ab"), one)
     assert run.ended.stop_reason == "failed"
     assert run.ended.error == (
-        "out of memory on cpu in round 2 with 4 tokens: lower max_new_tokens, the prompt or choose a smaller model or "
+        "out of memory on cpu in round 3 with 4 tokens: lower max_new_tokens, the prompt or choose a smaller model or "
         "precision."
     )
     assert len(run.rounds) == 2

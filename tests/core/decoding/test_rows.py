@@ -79,7 +79,7 @@ def test_a_deferred_row_is_computed_when_a_walk_gets_there_and_once():
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 def test_a_deferred_row_that_is_broken_is_a_fault_too(value):
     rows = rows_of(torch.tensor([[0.0, 1.0]]), Late(value, 3.0))
-    with pytest.raises(EngineFault, match="round 7: the target's logits after node 0 are NaN or infinite"):
+    with pytest.raises(EngineFault, match="round 8: the target's logits after node 0 are NaN or infinite"):
         rows.law(0)
 
 
@@ -87,7 +87,7 @@ def test_a_deferred_row_that_is_broken_is_a_fault_too(value):
 def test_a_broken_row_is_a_fault_only_where_a_walk_reads_it(value):
     rows = rows_of(torch.tensor([[0.0, 1.0], [0.0, value]]))
     assert rows.law(ROOT) == Certain(1)
-    with pytest.raises(EngineFault, match="round 7: the target's logits after node 0 are NaN or infinite"):
+    with pytest.raises(EngineFault, match="round 8: the target's logits after node 0 are NaN or infinite"):
         rows.law(0)
 
 

@@ -19,6 +19,7 @@ from core.results.metrics import summarise, violations
 from core.types import ChainShape, NoDrafter, NoShape, PairSpec, Request, RunSpec, Sampling, SmallModelDrafter, Stops
 from core.worker.protocol import Begin, Report, Run, RunEvent, Shutdown
 from core.worker.turns import Turns
+from tests.helpers.decoding import ask, decode, decode_all
 from tests.helpers.fakes import FakeStream, always, fake_pair
 
 
@@ -166,13 +167,17 @@ def test_other_time_is_measured_by_its_own_clock_reads_and_not_as_a_remainder():
     request = Request(prompt="ab", stops=Stops(max_new_tokens=1))
     pair: Any = fake_pair(always(1.0, 0.0, 0.0))
     events = generate([request], pair, clock=lambda: float(2 ** next(readings)))
-    _, one, ended = list(events)
+    started, one, ended = list(events)
+    assert isinstance(started, Started)
     assert isinstance(one, Round)
     assert isinstance(ended, Ended)
-    # read 0 accepts the request, 1–2 prefill, 3–4 the consumer holds Started, 5 begins the round, 6–9 end its stages
-    assert (one.draft_s, one.verify_s, one.state_s, one.other_s) == (2.0**5, 2.0**6, 2.0**7, 2.0**8)
-    assert one.wall_s == 2.0**9 - 2.0**5
-    assert one.ended_at_s == 2.0**9 - 2.0**0 - 2.0**3
+    # read 0 accepts the request, 1–2 set up, 3 has read the prompt, 4–5 the consumer holds Started, 6 begins the round,
+    # 7–10 end its stages; what lies between prompt and round is other
+    between = 2.0**6 - 2.0**3 - (2.0**5 - 2.0**4)
+    assert (one.draft_s, one.verify_s, one.state_s, one.other_s) == (2.0**6, 2.0**7, 2.0**8, 2.0**9 + between)
+    assert one.wall_s == 2.0**10 - 2.0**6 + between
+    assert started.prefill_s == 2.0**3 - 2.0**0 - (2.0**2 - 2.0**1)
+    assert one.ended_at_s == started.prefill_s + one.wall_s
 
 
 def test_the_runs_clock_stands_still_while_distortion_is_measured_and_the_cost_is_known_apart(monkeypatch):
@@ -210,6 +215,33 @@ def test_a_batch_shares_the_stage_times_of_its_common_pass(monkeypatch):
     assert [one.state_s for one in events] == [2 * KEEP_S] * 2
 
 
+def test_setting_up_is_over_before_the_clock_starts_whatever_drafts(monkeypatch):
+    for drafter, shape in [("none", "none"), ("model", "chain:2"), ("prompt_lookup", "s2_k2_d5")]:
+        time = Time()
+        pair = timed_pair(time, monkeypatch)
+        with monkeypatch.context() as patch:
+            patch.setattr(core.decoding.engine, "assemble", time.costs(512.0, core.decoding.engine.assemble))
+            run = decode(ask("ab", drafter, shape, max_new_tokens=3), pair, clock=time)
+        assert run.summary.e2e_s < 512.0
+
+
+def test_what_happens_between_two_rounds_is_other_of_the_later_one(monkeypatch):
+    time = Time()
+    pair = timed_pair(time, monkeypatch)
+    state = core.decoding.request_state.RequestState
+    monkeypatch.setattr(state, "released", time.costs(64.0, state.released))
+    first, second = decode(ask("ab", max_new_tokens=2), pair, clock=time).rounds
+    assert (first.other_s, second.other_s) == (TEXT_S, TEXT_S + 64.0)
+
+
+def test_the_prompts_of_a_batch_are_the_prefill_of_each(monkeypatch):
+    time = Time()
+    pair = timed_pair(time, monkeypatch)
+    runs = decode_all([ask("ab", max_new_tokens=1), ask("abab", max_new_tokens=2)], pair, clock=time)
+    assert [one.started.prefill_s for one in runs] == [4 * TARGET_S + 2 * KEEP_S] * 2
+    assert [one.summary.decode_s for one in runs] == [sum(r.wall_s for r in one.rounds) for one in runs]
+
+
 def test_a_clock_stands_still_while_its_consumer_holds_the_generator():
     time = Time()
     clock = RunClock(time)
@@ -231,7 +263,7 @@ def test_a_consumer_that_raises_leaves_the_clock_suspended_for_its_time_alone():
 
 def test_laps_of_one_stage_add_up():
     time = Time()
-    laps = Laps(RunClock(time))
+    laps = Laps(RunClock(time), 0.0)
     for stage, seconds in (("draft", 1.0), ("verify", 2.0), ("draft", 4.0), ("other", 8.0)):
         time.now += seconds
         laps.lap(stage)  # type: ignore[arg-type]

@@ -142,20 +142,23 @@ class HostChain(core.drafting.growers.ChainGrower):
         self.before = list(prefix)
         self.tokens: list[int] = []
         self.score: list[float] = []
+        self.growth: list[Tensor] = []
 
     def ids(self, nodes: Sequence[int]) -> Any:
         return [self.tokens[node] for node in nodes]
 
     def grow(self, logits: Sequence[Tensor]) -> None:
         assert core.drafting.growers.logits_fault(logits[0], "draft", 0) is None
-        q = self.distributions.draft(logits[0], self.before)
+        scores = self.distributions.penalised(logits[0], self.before)
+        q = self.distributions.draft(scores)
         cumulative = torch.cumsum(q.double(), dim=-1)
         token = int(torch.searchsorted(cumulative, self.stream() * cumulative[-1], right=True))
+        own = self.distributions.growth(scores)
         if self.distributions.keeps_growth:
-            self.growth.append(self.distributions.growth(logits[0], self.before))
+            self.growth.append(own)
         self.q.append(q)
         self.tokens.append(token)
-        self.score.append(float(q[token]))
+        self.score.append(float(own[token]))
         self.before.append(token)
 
     def finish(self) -> tuple[Draft, list[int]]:
@@ -180,7 +183,9 @@ def test_chains_grow_and_are_scored_on_a_device_that_holds_no_values(cut, sampli
     with torch.device("meta"):
         shapes = network(1)
     monkeypatch.setattr(
-        core.drafting.growers.ChainGrower, "_read", lambda one: ([1] * len(one.q), [0.5] * len(one.q), [])
+        core.drafting.growers.ChainGrower,
+        "_read",
+        lambda one, growth: ([1] * len(growth), [0.5] * len(growth), [False] * len(growth), [False] * len(growth)),
     )
     target = SplitTarget(shapes, 2, 16, 2, 40) if cut else SlotTarget(shapes, 16, 2, 40)
     drafter = target if isinstance(target, SplitTarget) else SmallModel(SlotModel(shapes, 16, 2, 40))

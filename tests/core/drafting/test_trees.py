@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -21,7 +21,8 @@ from core.sampling.distributions import Distributions
 from core.sampling.prefix import Prefix
 from core.sampling.probability import Certain, Law
 from core.types import ChainShape, NoShape, Sampling, ShapeSpec, TreeShape
-from tests.helpers.fakes import hashed, scripted
+from tests.helpers.decoding import ask, decode
+from tests.helpers.fakes import always, fake_pair, hashed, scripted
 
 CPU = torch.device("cpu")
 Path = tuple[int, ...]
@@ -33,17 +34,20 @@ class Untouched:
     """Distributions of a drafter whose logits already are probabilities; remembers the prefixes it was given."""
 
     keeps_growth = False
+    draws_growth = True
 
     def __init__(self) -> None:
         self.prefixes: list[list[int]] = []
 
-    def growth(self, logits: Tensor, prefix: Sequence[int]) -> Tensor:
-        self.prefixes.append(list(prefix))
+    def penalised(self, logits: Tensor, prefix: Sequence[int] | Prefix) -> Tensor:
+        self.prefixes.append(prefix.ids(CPU)[0].tolist() if isinstance(prefix, Prefix) else list(prefix))
         return logits
 
-    def draft(self, logits: Tensor, prefix: Prefix) -> Tensor:
-        self.prefixes.append(prefix.ids(CPU)[0].tolist())
-        return logits
+    def growth(self, scores: Tensor) -> Tensor:
+        return scores
+
+    def draft(self, scores: Tensor) -> Tensor:
+        return scores
 
 
 def grow(one: Grower, rows: Rows) -> Draft:
@@ -237,7 +241,8 @@ def test_a_chain_draws_with_the_candidates_before_each_in_its_prefix():
 
 def test_the_q_of_a_candidate_is_the_very_tensor_that_it_was_drawn_from():
     q = torch.tensor([0.5, 0.5])
-    distributions = SimpleNamespace(keeps_growth=False, draft=lambda logits, prefix: q)
+    distributions = Untouched()
+    distributions.draft = lambda scores: q
     one = ChainGrower(1, distributions, [7], scripted(draft=[0.9]).draft)  # type: ignore[arg-type]
     one.grow([torch.zeros(2)])
     draft, _ = one.finish()
@@ -258,7 +263,7 @@ def test_every_shape_is_cut_to_the_depth_that_the_limits_leave(shape: ShapeSpec)
     assert max(draft.depth(node) for node in range(len(draft.tokens))) == 2
 
 
-def test_trees_grow_by_untempered_scores_and_chains_by_tempered_q():
+def test_trees_grow_by_untempered_scores_and_chains_by_tempered_q_but_both_report_the_drafters_own_probability():
     logits = torch.tensor([1.0, 2.0, 0.0])
     distributions = Distributions.of(Sampling(temperature=0.5, top_k=1), frozenset(), 1, CPU)
     tree = BeamGrower(TreeShape(steps=1, topk=2, nodes=3), 9, distributions, [0])
@@ -267,7 +272,22 @@ def test_trees_grow_by_untempered_scores_and_chains_by_tempered_q():
     assert tree.finish()[0].score == pytest.approx(logits.softmax(0)[[1, 0]].tolist())
     drawn = ChainGrower(1, distributions, [0], scripted(draft=[0.99]).draft)
     drawn.grow([logits])
-    assert drawn.finish()[0].score == (1.0,)
+    chained, _ = drawn.finish()
+    assert chained.proposal(0, 3, CPU).tolist() == [0.0, 1.0, 0.0]
+    assert chained.score == pytest.approx(logits.softmax(0)[[1]].tolist())
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("shape", ["chain:1", "s1_k1_d2"])
+def test_the_score_of_a_candidate_is_the_drafts_own_probability_at_any_temperature(shape, temperature):
+    """Greedy, a chain drafts what a tree of one beam drafts, and reports the same: .6 of (.6, .1, .3)."""
+    pair: Any = fake_pair(always(0.0, 0.0, 1.0), always(0.6, 0.1, 0.3))
+    run = decode(ask("ab", "model", shape, temperature=temperature, max_new_tokens=12, seed=1), pair)
+    own = {0: pytest.approx(0.6), 1: pytest.approx(0.1), 2: pytest.approx(0.3)}
+    nodes = [node for one in run.rounds for node in one.nodes]
+    assert len({node.token for node in nodes}) > (temperature > 0.0 and shape == "chain:1")
+    for node in nodes:
+        assert node.score == own[node.token]
 
 
 # -- faults and the draft itself ------------------------------------------------------------------------------------

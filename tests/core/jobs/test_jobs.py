@@ -496,7 +496,7 @@ def test_a_run_whose_records_break_a_conservation_law_has_failed() -> None:
     view = finished(jobs, jobs.submit(Script().spec()))
     assert view.status == "failed" and view.ended is not None and view.summary is not None
     assert view.ended.error == (
-        "The run's records don't add up (round 0: committed is not accepted plus its correction or bonus): "
+        "The run's records don't add up (round 1: committed is not accepted plus its correction or bonus): "
         "please report this with the run's settings."
     )
     assert view.summary.stop_reason == "failed"

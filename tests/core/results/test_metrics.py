@@ -250,9 +250,9 @@ def broken_round(**changes: object) -> list[Round]:
         (replace(of(SOUND), output_tokens=8), SOUND, "the committed tokens of the rounds are not the output's length"),
         (replace(of(SOUND), drafted=13), SOUND, "drafted is not accepted + rejected + unreached + cut"),
         (replace(of(SOUND), unreached=7), SOUND, "drafted is not accepted + rejected + unreached + cut"),
-        (of(SOUND), broken_round(wall_s=1.002), "round 1: the stages do not add up to its wall time"),
-        (of(SOUND), broken_round(other_s=0.0), "round 1: the stages do not add up to its wall time"),
-        (of(SOUND), broken_round(source="none"), "round 1: committed is not accepted plus its correction or bonus"),
+        (of(SOUND), broken_round(wall_s=1.002), "round 2: the stages do not add up to its wall time"),
+        (of(SOUND), broken_round(other_s=0.0), "round 2: the stages do not add up to its wall time"),
+        (of(SOUND), broken_round(source="none"), "round 2: committed is not accepted plus its correction or bonus"),
         (replace(of(SOUND), draft_acceptance_rate=1.1), SOUND, "a rate lies outside 0 … 1"),
         (replace(of(SOUND), path_acceptance=-0.1), SOUND, "a rate lies outside 0 … 1"),
         (replace(of(SOUND), acceptance_unconditional=(1.0, 1.5)), SOUND, "a rate lies outside 0 … 1"),
@@ -272,7 +272,7 @@ def test_a_token_lost_from_one_round_breaks_two_laws():
     rounds = broken_round(committed=(1,) * 4)
     assert violations(of(SOUND), rounds) == [
         "the committed tokens of the rounds are not the output's length",
-        "round 1: committed is not accepted plus its correction or bonus",
+        "round 2: committed is not accepted plus its correction or bonus",
     ]
 
 

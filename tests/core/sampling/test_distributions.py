@@ -35,6 +35,16 @@ def made(eos: frozenset[int] = EOS, **fields: Any) -> Distributions:
     return Distributions.of(Sampling(**fields), eos, PROMPT, CPU)
 
 
+def drafted(distributions: Distributions) -> Tensor:
+    """q after :data:`PREFIX`."""
+    return distributions.draft(distributions.penalised(torch.tensor(LOGITS), PREFIX))
+
+
+def own(distributions: Distributions) -> Tensor:
+    """The drafter's own probabilities after :data:`PREFIX`."""
+    return distributions.growth(distributions.penalised(torch.tensor(LOGITS), PREFIX))
+
+
 # -- a slow reference -----------------------------------------------------------------------------------------------
 
 
@@ -120,7 +130,7 @@ def test_p_is_the_reference_distribution(fields):
 
 @pytest.mark.parametrize("fields", TRANSFORMS, ids=named)
 def test_q_is_the_reference_distribution_without_min_p_eta_and_epsilon(fields):
-    q = made(**fields).draft(torch.tensor(LOGITS), PREFIX)
+    q = drafted(made(**fields))
     assert q.tolist() == pytest.approx(reference(Sampling(**fields), PREFIX, truncate=False).tolist(), abs=1e-6)
 
 
@@ -128,14 +138,14 @@ def test_q_is_the_reference_distribution_without_min_p_eta_and_epsilon(fields):
 def test_q_is_truncated_like_p_when_asked_to(fields):
     distributions = made(**fields, truncate_draft=True)
     logits = torch.tensor(LOGITS)
-    assert torch.equal(distributions.draft(logits, PREFIX), distributions.target(logits, PREFIX))
+    assert torch.equal(drafted(distributions), distributions.target(logits, PREFIX))
 
 
 @pytest.mark.parametrize("fields", [{"min_p": 0.3}, {"eta": 0.5}, {"epsilon": 0.1}], ids=named)
 def test_min_p_eta_and_epsilon_cut_the_target_and_leave_the_draft_whole(fields):
     distributions, logits = made(**fields), torch.tensor(LOGITS)
     assert int((distributions.target(logits, PREFIX) == 0).sum()) > 0
-    assert int((distributions.draft(logits, PREFIX) == 0).sum()) == 0
+    assert int((drafted(distributions) == 0).sum()) == 0
 
 
 def test_logits_of_half_precision_are_processed_in_float32():
@@ -154,15 +164,15 @@ def test_an_id_that_cannot_be_emitted_has_probability_zero_under_every_transform
 def test_temperatures_below_the_greedy_constant_are_one_hot_for_p_and_q_alike(temperature):
     distributions, logits = made(temperature=temperature, top_k=3, min_p=0.5), torch.tensor(LOGITS)
     assert distributions.target(logits, PREFIX).tolist() == [1, 0, 0, 0, 0, 0]
-    assert distributions.draft(logits, PREFIX).tolist() == [1, 0, 0, 0, 0, 0]
+    assert drafted(distributions).tolist() == [1, 0, 0, 0, 0, 0]
 
 
 def test_growth_scores_are_penalised_but_neither_tempered_nor_truncated():
     plain = softmax(np.array(LOGITS))
     loud = made(temperature=0.2, top_k=1, top_p=0.3, min_p=0.9)
-    assert loud.growth(torch.tensor(LOGITS), PREFIX).tolist() == pytest.approx(plain.tolist(), abs=1e-6)
+    assert own(loud).tolist() == pytest.approx(plain.tolist(), abs=1e-6)
     expected = reference(Sampling(repetition_penalty=2.0), PREFIX, truncate=False)
-    penalised = made(repetition_penalty=2.0).growth(torch.tensor(LOGITS), PREFIX)
+    penalised = own(made(repetition_penalty=2.0))
     assert penalised.tolist() == pytest.approx(expected.tolist())
 
 
