@@ -12,6 +12,7 @@ from transformers import Gemma2Config, GraniteConfig, MistralConfig
 
 import core.decoding.engine
 from core.decoding.engine import cycles, generate
+from core.drafting import early_exit
 from core.drafting.early_exit import shares_activations
 from core.errors import BadInput
 from core.records import Ended, Round, Started
@@ -506,3 +507,28 @@ def test_closing_a_run_between_two_events_of_a_cycle_closes_the_cycle(monkeypatc
     assert closed == []
     events.close()
     assert closed == [True]
+
+
+@pytest.mark.parametrize("shape", ["s3_k3_d6", "s4_k4_d7"])
+def test_the_activations_of_a_tree_that_drops_computed_candidates_stay_with_their_nodes(monkeypatch, shape):
+    target = network(1, layers=4)
+    checked = watched(monkeypatch, target)
+    moved = counted_moves(monkeypatch)
+    for prompt in PROMPTS:
+        decode(ask(prompt, "early_exit:3", shape, max_new_tokens=16), real_pair(target))
+    assert sum(one.rows for one in checked) > 50
+    assert moved
+
+
+def counted_moves(monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
+    """Orders into which an early exit brought the rows of its scratch, other than the one they were in."""
+    moved: list[list[int]] = []
+    original = early_exit._ordered
+
+    def ordered(rows: torch.Tensor, order: list[int]) -> torch.Tensor:
+        if order != list(range(len(order))):
+            moved.append(order)
+        return original(rows, order)
+
+    monkeypatch.setattr(early_exit, "_ordered", ordered)
+    return moved
