@@ -172,8 +172,7 @@ def _truncation_warpers(sampling: Sampling) -> LogitsProcessorList:
 class _Eta(EtaLogitsWarper):
     """The library's η warper, which raises on rows without mass: here these pass as they came."""
 
-    def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
+    def __call__(self, input_ids: torch.LongTensor, scores: torch.Tensor) -> torch.Tensor:
         """Truncated scores [R, V]."""
         lost = ~scores.amax(dim=-1, keepdim=True).isfinite()
-        cut = super().__call__(input_ids, cast(torch.FloatTensor, scores.masked_fill(lost, 0.0)))
-        return cast(torch.FloatTensor, torch.where(lost, scores, cut))
+        return torch.where(lost, scores, super().__call__(input_ids, scores.masked_fill(lost, 0.0)))

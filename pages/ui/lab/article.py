@@ -92,10 +92,15 @@ def _replay(pair: LabPair, found: Replay) -> None:
             Head("Residual"),
             Head("Restored"),
         )
+        rejects = law.mass < 1.0 - 1e-9  # at p = q nothing is rejected, and the article skips the residual
         lines = [
             Line(
                 Cell(name),
-                tuple(probability(vector[place]) for vector in (law.accepted, law.residual, law.induced)),
+                (
+                    probability(law.accepted[place]),
+                    probability(law.residual[place]) if rejects else Cell("–"),
+                    probability(law.induced[place]),
+                ),
                 name,
             )
             for place, name in enumerate(pair.tokens)
@@ -104,7 +109,7 @@ def _replay(pair: LabPair, found: Replay) -> None:
         st.html(
             parts.pairs_list(
                 [
-                    ("Acceptance", f"{law.mass:g}"),
+                    ("Acceptance", f"{law.mass:g}" + ("" if rejects else ": nothing is rejected, so there is no residual")),
                     ("Restored", "p, up to rounding" if law.tv < 1e-12 else f"{law.tv:.1e} away from p"),
                 ]
             )

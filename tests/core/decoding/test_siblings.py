@@ -35,9 +35,10 @@ def test_a_threshold_that_is_not_recomputed_stays_that_of_p() -> None:
 
 def test_the_set_of_a_ceiling_is_that_of_the_positions_p_for_every_sibling() -> None:
     rule = token_rule(parse_rule("min_p_ceiling:0.6,ell=0.5"))
-    walk = siblings(rule, P, Q, alone=False)
-    walk.reject(2, Q)
-    left = walk.redraw(Q)
-    fixed, formed_again = rule.at(P).accept(left, Q), rule.at(left).accept(left, Q)
+    p, q = torch.tensor([0.5, 0.28, 0.12, 0.1]), torch.tensor([0.5, 0.1, 0.3, 0.1])
+    walk = siblings(rule, p, q, alone=False)
+    walk.reject(2, q)
+    left = walk.redraw(q)
+    fixed, formed_again = (rule.at(one).accept(left, q) for one in (p, left))
     assert not torch.allclose(fixed, formed_again)  # else this test would say nothing
-    assert torch.equal(walk.accepts(Q), fixed)
+    assert torch.equal(walk.accepts(q), fixed)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import core.decoding.engine
 import core.decoding.request_state
 from core.cache.kv import SlotCache
 from core.decoding.engine import cycles, generate
