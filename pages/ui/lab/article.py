@@ -109,7 +109,7 @@ def _replay(pair: LabPair, found: Replay) -> None:
         st.html(
             parts.pairs_list(
                 [
-                    ("Acceptance", f"{law.mass:g}" + ("" if rejects else ": nothing is rejected, so there is no residual")),
+                    ("Acceptance", f"{law.mass:g}" if rejects else "1: nothing is rejected, so there is no residual"),
                     ("Restored", "p, up to rounding" if law.tv < 1e-12 else f"{law.tv:.1e} away from p"),
                 ]
             )
