@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from core.grammar import (
     parse_rule,
     parse_shape,
 )
+from core.streams import show_anything, standard_input
 from core.types import (
     ChainShape,
     NoDrafter,
@@ -53,7 +55,10 @@ def generate(
     prompt: Annotated[str | None, typer.Option(help="What to decode; '-' reads standard input.")] = None,
     batch: Annotated[
         Path | None,
-        typer.Option(help="JSON lines decoded together: prompt, optionally chat, seed, max_new_tokens, shape, rule."),
+        typer.Option(
+            help="JSON lines decoded together: prompt, and fields that go over the options: chat, seed, drafter, "
+            "shape, rule, max_new_tokens, stop_strings, sampling {…}."
+        ),
     ] = None,
     pair: Annotated[str, typer.Option(help="embedded, a preset (see: models), TARGET or TARGET+DRAFT.")] = "embedded",
     drafter: Annotated[str | None, typer.Option(help=f"{DRAFTER_HELP}; default: the pair's.")] = None,
@@ -127,40 +132,11 @@ def _requests(prompt: str | None, batch: Path | None, fields: dict[str, Any]) ->
     if (prompt is None) == (batch is None):
         raise BadInput("give either --prompt or --batch.")
     if batch is None:
-        text = sys.stdin.read() if prompt == "-" else prompt
+        text = standard_input() if prompt == "-" else prompt
         return [valid(Request, prompt=text, **fields)]
-    try:
-        text = batch.read_text(encoding="utf-8-sig")  # split("\n") below: only a line feed ends a JSON line
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"the batch file {batch} can't be read: {error}.") from error
-    lines = [(number, line) for number, line in enumerate(text.split("\n"), start=1) if line.strip()]
-    if not lines:
-        raise BadInput(f"the batch file {batch} has no requests: write one JSON object a line, with a prompt.")
-    return [_batch_request(line, number, fields) for number, line in lines]
+    from core.cli.batch import read_batch
 
-
-def _batch_request(line: str, number: int, fields: dict[str, Any]) -> Request:
-    try:
-        own = json.loads(line)
-    except json.JSONDecodeError as error:
-        raise BadInput(f"line {number} of the batch is no JSON object: {error.msg}.") from error
-    except (ValueError, RecursionError):
-        raise BadInput(f"line {number} of the batch has a number too long or brackets too deep to read.") from None
-    if not isinstance(own, dict):
-        raise BadInput(f"line {number} of the batch is no JSON object.")
-    own = dict(own)
-    try:
-        if "max_new_tokens" in own:
-            limits = {**fields["stops"].model_dump(), "max_new_tokens": own.pop("max_new_tokens")}
-            own["stops"] = valid(Stops, **limits)
-        for name, parse in (("shape", parse_shape), ("rule", parse_rule)):
-            if name in own:
-                if not isinstance(own[name], str):
-                    raise BadInput(f"{name} is {own[name]!r}: write it as text, as on the command line.")
-                own[name] = parse(own[name])
-        return valid(Request, **(fields | own))
-    except BadInput as error:
-        raise BadInput(f"line {number} of the batch: {error}") from error
+    return read_batch(batch, valid(Request, prompt="of the line", **fields))
 
 
 def decode(spec: PairSpec, requests: list[Request], show: Any, save: bool) -> None:
@@ -170,7 +146,7 @@ def decode(spec: PairSpec, requests: list[Request], show: Any, save: bool) -> No
     StorageUnavailable if anything could not be stored.
     """
     from core.cli.decode import run
-    from core.rules.degenerate import notices
+    from core.rules.effects import notices
 
     for sentence in dict.fromkeys(text for request in requests for text in notices(request)):
         typer.echo(f"Note: {sentence}", err=True)
@@ -263,8 +239,13 @@ def models(as_json: Annotated[bool, typer.Option("--json", help="One JSON object
 def main(run: Callable[[], Any] = app) -> NoReturn:
     """Run the command line: exit code 2 after bad input, 1 after any other error, each with one sentence."""
     wait_politely()
+    show_anything(sys.stdout, sys.stderr)
     try:
         run()
+        sys.stdout.flush()
+    except BrokenPipeError:  # whoever read the output has gone, as after "| head"
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
     except BadInput as error:
         _leave(error, 2)
     except SpecLensError as error:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ import duckdb
 from sqlalchemy import URL, Engine, create_engine
 from sqlalchemy.exc import DBAPIError
 
+from core import settings
 from core.errors import SpecLensError, StorageUnavailable
 from storage.inspection import GO_ON, log_of
 
@@ -46,8 +46,7 @@ _OUTAGE = (
 def default_path() -> Path:
     """The database of the app and of both command lines, whatever folder they are started in: ``speclens.duckdb`` in
     the folder that ``SPECLENS_DATA`` names, or in ``data/`` beside ``app.py`` where that is unset or empty."""
-    folder = os.environ.get("SPECLENS_DATA") or Path(__file__).resolve().parents[1] / "data"
-    return Path(folder) / "speclens.duckdb"
+    return settings.data_folder() / "speclens.duckdb"
 
 
 def database_path(url_or_path: str | Path) -> Path:

@@ -12,9 +12,11 @@ from typing import Protocol
 from core.decoding.engine import generate
 from core.jobs.recorder import RunSink
 from core.models.load import load_pair
+from core.models.pair import Pair
 from core.records import Ended, Round, Started, Summary
 from core.results.fingerprint import fingerprint
 from core.results.metrics import summarise
+from core.rules.effects import control_stops
 from core.run_id import RunIds
 from core.types import PairSpec, Request, RunSpec
 
@@ -24,6 +26,10 @@ class Display(Protocol):
 
     def loading(self, message: str, share: float) -> None:
         """Show the progress of loading; ``share`` in [0, 1]."""
+        ...
+
+    def note(self, sentence: str) -> None:
+        """Show a notice about the requests."""
         ...
 
     def started(self, started: Started) -> None:
@@ -46,6 +52,8 @@ def run(spec: PairSpec, requests: Sequence[Request], show: Display, sink: RunSin
     """
     pair = load_pair(spec, show.loading)
     ids = RunIds()
+    for sentence in dict.fromkeys(text for one in requests for text in control_stops(one, pair.text.control_names)):
+        show.note(sentence)
     session = f"command line {ids.next()}"  # seconds of two processes are not compared
     runs = [ids.next() for _ in requests]
     if sink:
@@ -70,7 +78,8 @@ def run(spec: PairSpec, requests: Sequence[Request], show: Display, sink: RunSin
                     if sink:
                         sink.rounds(run_id, [event])
                 case Ended():
-                    summary = summarise(started[event.request], rounds[event.request], event)
+                    begun = started.get(event.request) or _unread(event.request, pair, requests)
+                    summary = summarise(begun, rounds[event.request], event)
                     show.ended(event, summary)
                     codes.append({"failed": 1, "cancelled": 130}.get(event.stop_reason, 0))
                     if sink:
@@ -80,6 +89,11 @@ def run(spec: PairSpec, requests: Sequence[Request], show: Display, sink: RunSin
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+def _unread(index: int, pair: Pair, requests: Sequence[Request]) -> Started:
+    """The start of a request that ended while its prompt was read, as when memory runs out there."""
+    return Started(index, len(pair.text.encode(requests[index])), 0.0)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from rich.text import Text
 from core.records import Ended, Fate, Round, Started, Summary, to_plain
 from core.results.glossary import GLOSSARY
 from core.rules.catalogue import RULES
+from core.streams import holds_every_character, visible
 
 if TYPE_CHECKING:
     from core.lab.emission import Emission
@@ -54,6 +55,10 @@ class JsonLines:
         """Progress on standard error."""
         print(f"{share:4.0%} {message}", file=sys.stderr)
 
+    def note(self, sentence: str) -> None:
+        """The notice on standard error."""
+        print(f"Note: {sentence}", file=sys.stderr)
+
     def started(self, started: Started) -> None:
         """Print nothing: the summary repeats these fields."""
 
@@ -67,7 +72,8 @@ class JsonLines:
         self._write({"request": ended.request} | to_plain(summary) | {"error": ended.error})
 
     def _write(self, fields: dict[str, Any]) -> None:
-        print(json.dumps(fields, ensure_ascii=False, allow_nan=False), flush=True)
+        plain = not holds_every_character(sys.stdout)
+        print(json.dumps(fields, ensure_ascii=plain, allow_nan=False), flush=True)
 
 
 class Terminal:
@@ -81,6 +87,10 @@ class Terminal:
     def loading(self, message: str, share: float) -> None:
         """Progress on standard error."""
         self.notes.print(Text(f"{share:4.0%} {message}", style="dim"))
+
+    def note(self, sentence: str) -> None:
+        """The notice on standard error."""
+        self.notes.print(Text(f"Note: {sentence}"))
 
     def started(self, started: Started) -> None:
         """Print a legend above the first text. Texts of a batch are labelled, because their rounds alternate."""
@@ -106,7 +116,7 @@ class Terminal:
             table.add_row(GLOSSARY[name].label, shown, GLOSSARY[name].unit)
         self.console.print(table)
         if ended.error:
-            self.notes.print(Text(f"Error: {ended.error}", style="bold red"))
+            self.notes.print(Text(f"Error: {visible(ended.error)}", style="bold red"))
 
 
 def rule_json(one: Emission) -> None:
@@ -170,5 +180,5 @@ def coloured(one: Round) -> Text:
     text = Text()
     for i, piece in enumerate(one.committed_text):
         origin = "accepted" if i < one.accepted else one.source
-        text.append(piece, STYLES[origin] if one.nodes else "")
+        text.append(visible(piece), STYLES[origin] if one.nodes else "")
     return text

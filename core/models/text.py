@@ -70,6 +70,11 @@ class TextCodec:
         """True if prompts can be wrapped as chat turns."""
         return bool(self._tokenizer.chat_template)
 
+    @property
+    def control_names(self) -> tuple[str, ...]:
+        """Names of the tokens that give no text."""
+        return tuple(self._special.values())
+
     # -- text → tokens ------------------------------------------------------------------------------------------
 
     def encode(self, request: Request) -> list[int]:

@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from core import settings
 from core.errors import ModelUnavailable
 
 Progress = Callable[[str, float], None]
 """Called with a message and the share done, in [0, 1]."""
 
-ROOT_FOLDER = Path(__file__).resolve().parents[2]
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
 INDEX = "model.safetensors.index.json"
 
@@ -32,7 +32,7 @@ def quiet(message: str, share: float) -> None:
 
 def cache_dir() -> Path:
     """The folder of everything that can be made again: ``SPECLENS_CACHE``, or ``.cache`` beside ``app.py``."""
-    return Path(os.environ.get("SPECLENS_CACHE") or ROOT_FOLDER / ".cache").expanduser().resolve()
+    return settings.cache_folder()
 
 
 def is_path(name: str) -> bool:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
+
+from core.settings import ROOT_FOLDER
 
 # -- bad input ------------------------------------------------------------------------------------------------------
 
@@ -76,7 +82,7 @@ def test_an_unknown_command_exits_with_2(call):
         ('{"prompt": "a", "shape": "chain:0"}', "Line 1 of the batch: gamma is 0"),
         ('{"prompt": "a", "shape": 4}', "Line 1 of the batch: shape is 4"),
         ('{"prompt": "a", "rule": ["lossless"]}', "Line 1 of the batch: rule is ['lossless']"),
-        ('{"prompt": "a", "max_new_tokens": 0}', "Line 1 of the batch: max_new_tokens is 0"),
+        ('{"prompt": "a", "max_new_tokens": 0}', "Line 1 of the batch: stops max_new_tokens is 0"),
         ('{"prompt": "a", "colour": "red"}', "Line 1 of the batch: colour is 'red'"),
     ],
 )
@@ -139,3 +145,31 @@ def test_a_run_that_fails_while_decoding_exits_with_1_and_its_sentence(generate,
     assert summary["error"] == (
         "round 1: the target's logits after the root are NaN or infinite: try float32, or other weights."
     )
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+
+def piped(command: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
+    """A shell command with ``$SPECLENS`` for ``python -m core``."""
+    ours = {"SPECLENS": f"{sys.executable} -m core", "PYTHONPATH": str(ROOT_FOLDER)}
+    return subprocess.run(
+        ["bash", "-c", command], env=os.environ | ours | environment, capture_output=True, check=False
+    )
+
+
+def test_a_prompt_of_bytes_that_are_no_text_is_a_sentence():
+    done = piped(r"printf 'a\xff' | $SPECLENS generate --prompt -", PYTHONUTF8="1")
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr == b"Error: Standard input is no text in UTF-8: byte 2 is 0xff. Save it as UTF-8.\n"
+
+
+def test_a_stream_that_lacks_characters_shows_escapes_and_no_traceback():
+    done = piped("$SPECLENS rules", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert b"\\u" in done.stdout
+
+
+def test_a_reader_that_leaves_early_is_no_traceback():
+    done = piped("$SPECLENS rules --p .5,.3,.2 --q .6,.1,.3 --json | head -c 1")
+    assert (done.stdout, done.stderr) == (b"{", b"")

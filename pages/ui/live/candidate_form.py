@@ -5,7 +5,7 @@ from __future__ import annotations
 import streamlit as st
 
 from core.errors import BadInput
-from core.rules import degenerate
+from core.rules import degenerate, effects
 from core.rules.catalogue import BY_NAME, KINDS, REDRAWS, Parameter, RuleEntry
 from core.types import ChainShape, EarlyExitDrafter, PromptLookupDrafter, RunSpec, TreeShape
 from pages.ui.kit import fields, notices, parts
@@ -62,7 +62,7 @@ def _rule(prefix: str, asked: RunSpec | str | None) -> None:
     lossy = degenerate.changes_output(asked.request) if isinstance(asked, RunSpec) else not entry.lossless
     if lossy:
         st.html(parts.note("warn", notices.LOSSY))
-    for sentence in degenerate.notices(asked.request) if isinstance(asked, RunSpec) else ():
+    for sentence in effects.notices(asked.request) if isinstance(asked, RunSpec) else ():
         st.html(parts.note("info", sentence))
 
 

@@ -17,7 +17,7 @@ import pytest
 from core.errors import ModelUnavailable
 from core.models.packing import original_linears
 from core.pairs import embedded
-from core.pairs.folders import ROOT_FOLDER
+from core.settings import ROOT_FOLDER
 
 CONVERTING_CHILD = """
 import sys, time
