@@ -6,6 +6,7 @@ Nothing is trusted: only safetensors are read, a model's own code never runs, an
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,8 +24,8 @@ from core.models.pair import LoadedModel, Pair
 from core.models.probe import proven
 from core.models.sources import Source, first_line, look
 from core.models.text import TextCodec
-from core.pairs import embedded, folders, memory
-from core.pairs.description import describe
+from core.pairs import embedded, files, folders, memory
+from core.pairs.description import describe, read_weights
 from core.pairs.folders import Progress, quiet
 from core.pairs.presets import split
 from core.types import PairSpec
@@ -109,6 +110,9 @@ def _end_tokens(network: PreTrainedModel, tokenizer: Any) -> set[int]:
 def _check_memory(sources: list[Source], precision: str, device: torch.device) -> None:
     """Raises ModelUnavailable for weights that don't fit, before the operating system would kill the process."""
     models = [describe(source.name, source.folder, source.config.to_dict()) for source in sources]
+    for source in sources:
+        _check_formats(source)
+        _end_ids(source)
     needed = memory.need(models, precision, rows=0).peak
     loaded_as = "float32, from which int8 is made" if precision == "int8" else precision
     cuda = device.type == "cuda"
@@ -119,6 +123,32 @@ def _check_memory(sources: list[Source], precision: str, device: torch.device) -
             f"{loaded_as}, but {free / 1e9:.1f} GB of {'GPU ' if cuda else ''}memory are free: "
             "choose a smaller pair or a shorter precision."
         )
+
+
+def _check_formats(source: Source) -> None:
+    """Raises ModelUnavailable for weights that the configuration doesn't describe, by the headers of their files."""
+    stored, text = read_weights(source.name, source.folder), text_config(source.config)
+    packed = set(stored.formats) & {"U8", "I32", "I64", "U32"}
+    if packed and not getattr(source.config, "quantization_config", None):
+        raise ModelUnavailable(
+            f"The weights of {source.name} are packed in a format ({', '.join(sorted(packed))}) that its config.json "
+            "doesn't name, as 4-bit weights of another runtime are: choose the model's original weights."
+        )
+    if stored.embedding_rows is not None and stored.embedding_rows < text.vocab_size and not packed:
+        raise ModelUnavailable(
+            f"The config.json of {source.name} says {text.vocab_size:,} tokens (vocab_size), but its embedding has "
+            f"{stored.embedding_rows:,} rows: fetch both from one place."
+        )
+
+
+def _end_ids(source: Source) -> None:
+    """Raises ModelUnavailable for end tokens that are no token ids, before any weight is read."""
+    for name in ("generation_config.json", "config.json"):
+        if (source.folder / name).exists():
+            try:
+                files.read_json(source.folder / name, files.GenerationConfig)
+            except ValueError as error:
+                raise ModelUnavailable(f"The model {source.name} {error}: fetch it again.") from None
 
 
 def _load(source: Source, device: torch.device, dtype: torch.dtype, precision: str, progress: Progress) -> LoadedModel:
@@ -146,13 +176,14 @@ def _load(source: Source, device: torch.device, dtype: torch.dtype, precision: s
                 f"Memory of the {device.type.upper()} ran out while loading {source.name}: choose a smaller pair or a "
                 "shorter precision, or free the device."
             ) from None
+        if "mismatch" in str(error):  # the library prints the tensors and names none in its error
+            raise ModelUnavailable(
+                f"The weights of {source.name} have other shapes than its config.json says, so they belong to another "
+                "model or format: fetch both from one place."
+            ) from None
         raise ModelUnavailable(f"The model {source.name} can't be loaded ({first_line(error)}).") from None
     network, report = loaded
-    missing = sorted(report["missing_keys"])
-    if missing:
-        raise ModelUnavailable(
-            f"The weights of {source.name} are incomplete: {len(missing)} tensors are missing, first {missing[0]}."
-        )
+    _check_report(source.name, report)
     network.eval().requires_grad_(False)
     head = network.get_output_embeddings().weight.shape[0]
     if precision == "int8":
@@ -160,6 +191,20 @@ def _load(source: Source, device: torch.device, dtype: torch.dtype, precision: s
     progress(f"loaded {source.name}", 1.0)
     context = text_config(network.config).max_position_embeddings
     return LoadedModel(source.name, content, network, context, head, rereads_at=rereads_at(network))
+
+
+def _check_report(name: str, report: Mapping[str, Any]) -> None:
+    """Raises ModelUnavailable when the library filled in or left out tensors: another model would decode."""
+    missing, unexpected = sorted(report["missing_keys"]), sorted(report["unexpected_keys"])
+    if missing:
+        raise ModelUnavailable(
+            f"The weights of {name} are incomplete: {len(missing)} tensors are missing, first {missing[0]}."
+        )
+    if unexpected:
+        raise ModelUnavailable(
+            f"The weights of {name} hold {len(unexpected)} tensors that its config.json has no place for, first "
+            f"{unexpected[0]}: without them another model would decode. Fetch configuration and weights from one place."
+        )
 
 
 def _packed(model: LoadedModel, progress: Progress) -> LoadedModel:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from core.errors import ModelUnavailable
-from core.pairs import folders
+from core.pairs import files, folders
+from core.pairs.files import StoredTensor
 
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
@@ -29,8 +27,8 @@ HEAD = "lm_head.weight"
 NOT_LINEAR = re.compile(r"emb|\bwte\b|\bwpe\b|\bexperts\b|\brouter\b|\bgate\.weight$")
 """Occurs in the names of matrices that are no linear layers: embeddings, mixtures of experts."""
 
-LONGEST_HEADER = 100_000_000
-"""Longest header that the safetensors format allows, bytes."""
+EMBEDDING = re.compile(r"(^|\.)(embed_tokens|wte|word_embeddings|embed_in)\.weight$")
+"""Occurs in the names of token embeddings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +60,9 @@ class Description:
 class Weights:
     """Contents of a model's weight files. ``parameters``: stored numbers; ``tensor_bytes``: their size as stored;
     ``disk_bytes``: size of the files; ``head``: parameters of an output head that is stored as a tensor of its own;
-    ``linear``: parameters of the linear layers that int8 quantises, without the head; ``linear_rows``: their rows."""
+    ``linear``: parameters of the linear layers that int8 quantises, without the head; ``linear_rows``: their rows;
+    ``own_head``: whether that head holds other numbers than the embedding; ``embedding_rows``: tokens in the
+    embedding; ``formats``: number formats in the files."""
 
     parameters: int
     tensor_bytes: int
@@ -70,6 +70,9 @@ class Weights:
     head: int
     linear: int = 0
     linear_rows: int = 0
+    own_head: bool = False
+    embedding_rows: int | None = None
+    formats: tuple[str, ...] = ()
 
 
 def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -> Description:
@@ -86,6 +89,8 @@ def describe(name: str, folder: Path, config: Mapping[str, Any] | None = None) -
     kv_heads = found["kv_heads"] or heads
     stored = read_weights(name, folder) if folders.lack(folder) is None else None
     tied = bool(config.get("tie_word_embeddings", text.get("tie_word_embeddings", False)))
+    if stored is not None and stored.own_head:
+        tied = False  # the library ties only what is equal
     quantised = bool(config.get("quantization_config"))
     return Description(
         name=name,
@@ -137,82 +142,60 @@ def _has_chat_template(folder: Path) -> bool:
     if (folder / "chat_template.jinja").is_file():
         return True
     try:
-        return bool(json.loads((folder / "tokenizer_config.json").read_text("utf-8")).get("chat_template"))
-    except (OSError, ValueError, AttributeError):
+        return bool(files.read_json(folder / "tokenizer_config.json").get("chat_template"))
+    except ValueError:
         return False
 
 
 def _promised(folder: Path) -> int | None:
     """Bytes of weights that the index states, for a model whose weights are not on this machine."""
     try:
-        total = json.loads((folder / folders.INDEX).read_text("utf-8"))["metadata"]["total_size"]
-    except (OSError, ValueError, KeyError, TypeError):
+        total = files.read_json(folder / folders.INDEX, files.WeightIndex).metadata.total_size
+    except ValueError:
         return None
-    return int(total) if isinstance(total, int | float) else None
+    return None if total is None else int(total)
 
 
 def _json(name: str, file: Path) -> Mapping[str, Any]:
     try:
-        found = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise ModelUnavailable(f"The {file.name} of {name} can't be read ({error}): fetch it again.") from None
-    if not isinstance(found, dict):
-        raise ModelUnavailable(f"The {file.name} of {name} is no JSON object: fetch it again.")
-    return found
+        return files.read_json(file)
+    except ValueError as error:
+        raise ModelUnavailable(f"The model {name} {error}: fetch it again.") from None
 
 
 # -- the headers of weight files ---------------------------------------------------------------------------------------
 
 
 def read_weights(name: str, folder: Path) -> Weights:
-    """Reads the headers of the model's weight files (kilobytes, never a weight). ``folder`` must be complete.
-
-    Raises ModelUnavailable naming the damaged file.
-    """
-    parameters = tensor_bytes = disk_bytes = head = linear = linear_rows = 0
+    """Reads the headers of the model's weight files (kilobytes), and a head beside an embedding to compare the two.
+    ``folder`` must be complete. Raises ModelUnavailable naming the damaged file."""
+    stored: dict[str, StoredTensor] = {}
+    disk_bytes = 0
     for file in folders.weight_files(folder):
         try:
-            size = file.stat().st_size
-            for tensor, (shape, length) in _tensors(file, size).items():
-                count = math.prod(shape)
-                parameters += count
-                tensor_bytes += length
-                head += count if tensor == HEAD else 0
-                if _is_linear(tensor, shape):
-                    linear, linear_rows = linear + count, linear_rows + shape[0]
-        except (OSError, ValueError, KeyError, TypeError, struct.error) as error:
+            stored |= files.stored_tensors(file)
+            disk_bytes += file.stat().st_size
+        except (OSError, ValueError) as error:
+            problem = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             raise ModelUnavailable(
-                f"The weight file {file.name} of {name} is damaged ({_problem(error)}): fetch it again."
+                f"The weight file {file.name} of {name} is damaged ({problem}): fetch it again."
             ) from None
-        disk_bytes += size
-    return Weights(parameters, tensor_bytes, disk_bytes, head, linear, linear_rows)
+    linear = [tensor for at, tensor in stored.items() if _is_linear(at, tensor.shape)]
+    head, embedding = stored.get(HEAD), next((t for at, t in stored.items() if EMBEDDING.search(at)), None)
+    return Weights(
+        parameters=sum(tensor.numbers for tensor in stored.values()),
+        tensor_bytes=sum(tensor.stop - tensor.start for tensor in stored.values()),
+        disk_bytes=disk_bytes,
+        head=0 if head is None else head.numbers,
+        linear=sum(tensor.numbers for tensor in linear),
+        linear_rows=sum(tensor.shape[0] for tensor in linear),
+        own_head=head is not None and not (embedding is not None and files.same_bytes(head, embedding)),
+        embedding_rows=None if embedding is None else embedding.shape[0],
+        formats=tuple(sorted({tensor.dtype for tensor in stored.values()})),
+    )
 
 
-def _is_linear(tensor: str, shape: list[int]) -> bool:
+def _is_linear(tensor: str, shape: tuple[int, ...]) -> bool:
     """Whether the tensor is a layer's matrix, by its name. Experts and their routers load as no linear layers."""
     matrix = len(shape) == 2 and tensor.endswith(".weight") and tensor != HEAD
     return matrix and not NOT_LINEAR.search(tensor)
-
-
-def _tensors(file: Path, size: int) -> Mapping[str, tuple[list[int], int]]:
-    """Shape and bytes of each tensor. The format: eight bytes of header length, the header as JSON, the tensors."""
-    with file.open("rb") as stream:
-        (length,) = struct.unpack("<Q", stream.read(8))
-        if length > min(LONGEST_HEADER, size - 8):
-            raise ValueError("its header is longer than the file")
-        header: dict[str, Any] = json.loads(stream.read(length))
-    header.pop("__metadata__", None)
-    last = max((entry["data_offsets"][1] for entry in header.values()), default=0)
-    if 8 + length + last != size:
-        raise ValueError(f"{size:,} bytes where its header promises {8 + length + last:,}")
-    return {
-        name: (entry["shape"], entry["data_offsets"][1] - entry["data_offsets"][0]) for name, entry in header.items()
-    }
-
-
-def _problem(error: Exception) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    if isinstance(error, struct.error | json.JSONDecodeError | UnicodeDecodeError | KeyError | TypeError):
-        return "its header can't be read"
-    return str(error)

@@ -6,7 +6,6 @@ A model's name is a folder or a hub name (``owner/name``). Only safetensors coun
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import re
 from collections.abc import Callable
@@ -14,11 +13,15 @@ from pathlib import Path
 
 from core import settings
 from core.errors import ModelUnavailable
+from core.pairs import files
 
 Progress = Callable[[str, float], None]
 """Called with a message and the share done, in [0, 1]."""
 
 HUB_NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)?")
+_HUB_PAGE = re.compile(r"https?://(?:www\.)?(?:huggingface\.co|hf\.co)/([\w-][\w.-]*/[\w-][\w.-]*)(?:/[^\s+]*)?")
+ADAPTER = "adapter_config.json"
+SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 
 _DESCRIPTION = ["*.json", "*.jinja", "*.model", "*.txt"]
@@ -42,17 +45,32 @@ def is_path(name: str) -> bool:
 
 def find(name: str) -> Path | None:
     """The model's complete folder on this machine, or None. Never asks the network."""
+    folder = _here(name)
+    return folder if folder is not None and lack(folder) is None else None
+
+
+def partly(name: str) -> str | None:
+    """What a hub model that is only partly on this machine lacks, as the end of a sentence; None for all others."""
+    folder = None if is_path(name) else _here(name)
+    return None if folder is None else lack(folder)
+
+
+def _here(name: str) -> Path | None:
+    """The model's folder on this machine, complete or not."""
     if is_path(name):
-        folder = Path(name).expanduser()
-        return folder if lack(folder) is None else None
+        return Path(name).expanduser()
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HFValidationError, LocalEntryNotFoundError
 
     try:
-        folder = Path(snapshot_download(name, local_files_only=True, ignore_patterns=_UNWANTED))
+        return Path(snapshot_download(name, local_files_only=True, ignore_patterns=_UNWANTED))
     except (LocalEntryNotFoundError, HFValidationError):
         return None
-    return folder if lack(folder) is None else None
+
+
+def without_addresses(name: str) -> str:
+    """``name`` with each address of a model's page on the hub replaced by the model's name."""
+    return _HUB_PAGE.sub(r"\1", name)
 
 
 def lack(folder: Path) -> str | None:
@@ -61,6 +79,8 @@ def lack(folder: Path) -> str | None:
         return "is not a folder on this machine"
     if not (folder / "config.json").is_file():
         return "has no config.json"
+    if (folder / ADAPTER).exists():
+        return f"has an adapter beside its weights ({ADAPTER}), which is not applied here: merge the two into one model"
     try:
         missing = [file.name for file in weight_files(folder) if not file.is_file()]
     except ValueError as error:
@@ -73,22 +93,20 @@ def lack(folder: Path) -> str | None:
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a model, in order of name; files that its index names may be missing on disk.
+    """The safetensors files that the library reads, in order of name; files that an index names may be missing.
 
-    Raises ValueError with the end of a sentence when there are none or the index can't be read.
+    A single model.safetensors comes before an index, as in the library. Raises ValueError with the end of a sentence
+    when there are none or the index can't be read.
     """
-    index = folder / INDEX
+    single, index = folder / SINGLE, folder / INDEX
+    if single.is_file():
+        return [single]
     if index.is_file():
-        try:
-            names = set(json.loads(index.read_text("utf-8"))["weight_map"].values())
-        except (ValueError, KeyError, AttributeError):
-            raise ValueError(f"has a damaged {INDEX}") from None
-        return sorted(folder / name for name in names)
-    if (folder / "model.safetensors").is_file():
-        return [folder / "model.safetensors"]
+        names = files.read_json(index, files.WeightIndex).weight_map.values()
+        return sorted({folder / name for name in names})
     if any(folder.glob("*.bin")) or any(folder.glob("*.pth")) or any(folder.glob("*.gguf")):
         raise ValueError("has no safetensors weights (other formats are not read, as they may run code)")
-    raise ValueError("has no weights (model.safetensors)")
+    raise ValueError(f"has no weights ({SINGLE})")
 
 
 def fetch(name: str, progress: Progress = quiet) -> Path:
@@ -126,7 +144,8 @@ def _download(name: str, patterns: list[str]) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import GatedRepoError, LocalEntryNotFoundError, RepositoryNotFoundError
 
-    away = f"The model {name} is not on this machine"
+    lacking = partly(name)
+    away = f"The model {name} is not on this machine" if lacking is None else f"What is here of {name} {lacking},"
     if constants.HF_HUB_OFFLINE:
         raise ModelUnavailable(f"{away} and HF_HUB_OFFLINE forbids downloading: give a local folder or unset it.")
     try:
@@ -155,10 +174,10 @@ def content_hash(folder: Path, progress: Progress = quiet) -> str:
     File hashes are kept in the cache folder by path, size and modification time, so only the first load of a model
     reads every byte for its hash.
     """
-    files = [folder / "config.json", *weight_files(folder)]
-    total = sum(file.stat().st_size for file in files) or 1
+    parts = [folder / "config.json", *weight_files(folder)]
+    total = sum(file.stat().st_size for file in parts) or 1
     done, digest = 0, hashlib.sha256()
-    for file in files:
+    for file in parts:
         progress(f"fingerprinting {file.name}", done / total)
         digest.update(f"{file.name}={_remembered_hash(file)}\n".encode())
         done += file.stat().st_size

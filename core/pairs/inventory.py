@@ -122,6 +122,8 @@ def _lack(name: str) -> str:
         except SpecLensError as error:
             return str(error)
         return ""
+    if (lacking := folders.partly(name)) is not None:
+        return f"What is here of {name} {lacking}: the next load tries to download the rest, if the network allows."
     return f"{name} is not on this machine: downloaded when it is loaded, if the network allows."
 
 

@@ -101,6 +101,10 @@ def _missing(preset: Preset) -> str:
     absent = [name for name in (preset.target, preset.draft) if name and folders.find(name) is None]
     if not absent:
         return ""
+    begun = [f"what is here of {name} {lacking}" for name in absent if (lacking := folders.partly(name)) is not None]
+    if begun:
+        text = "; ".join(begun)
+        return f"{text[:1].upper()}{text[1:]}: the next run tries to download the rest when the network allows."
     verb = "is" if len(absent) == 1 else "are"
     return (
         f"{' and '.join(absent)} {verb} not on this machine: downloaded at the first run when the network allows "
@@ -125,7 +129,7 @@ def split(name: str) -> tuple[str, str | None]:
     A ``+`` in the path of an existing folder belongs to that path. Raises BadInput when a side is empty or the split is
     ambiguous.
     """
-    name = name.strip()
+    name = folders.without_addresses(name.strip())
     if name in PRESETS:
         preset = PRESETS[name]
         return (embedded.NAME if name == embedded.NAME else preset.target), preset.draft

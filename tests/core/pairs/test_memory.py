@@ -186,7 +186,7 @@ def test_damaged_weights_are_a_sentence(tmp_path: Path, damage: bytes) -> None:
 def test_a_damaged_configuration_is_a_sentence(tmp_path: Path, text: str) -> None:
     folder = save_tiny_model(tmp_path / "tiny", seed=1)
     (folder / "config.json").write_text(text)
-    with pytest.raises(ModelUnavailable, match=r"The config\.json of tiny"):
+    with pytest.raises(ModelUnavailable, match=r"The model tiny has a damaged config\.json \(.+\): fetch it again\."):
         describe("tiny", folder)
 
 
