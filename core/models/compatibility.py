@@ -54,9 +54,11 @@ def refusal(config: PreTrainedConfig) -> str | None:
 
 def attention(config: PreTrainedConfig, on_cpu: bool) -> str:
     """The attention implementation to load a model with: fused where the architecture allows, else eager (Gemma 2)."""
-    if not getattr(_network_class(config), "_supports_sdpa", False):
+    network = _network_class(config)
+    if not getattr(network, "_supports_sdpa", False):
         return "eager"
-    return GROUPED if on_cpu else FUSED
+    own = not getattr(network, "_supports_attention_backend", False)  # chooses among its own classes (Falcon)
+    return GROUPED if on_cpu and not own else FUSED
 
 
 def _asks_for_decoder(network: Any) -> bool:

@@ -5,7 +5,7 @@ instead of from each row shows up here as a figure, whatever the architecture is
 lengths are prefilled in chunks, verified as trees in one pass, cut back to a branch and verified again; the same is
 repeated one step past every border that the configuration declares: a sliding window (narrowed for the probe, so that
 a few tokens step past it), the length from which rotary frequencies may switch (positions moved to it), and windows of
-other names (by a prompt of that length). A model that differs only past a border decodes up to that border.
+other names (by a prompt of that length). A model whose rotary frequencies differ past a border decodes up to it.
 
 Where factors do switch (``core/cache/rotary.py``), the longer request begins past the border and the shorter stays
 below: a request that grows over the border has rows of both kinds, or is read anew, and equals no single forward.
@@ -36,7 +36,7 @@ from core.models.pair import LoadedModel
 from core.pairs.folders import cache_dir
 from core.records import ROOT
 
-FORMAT = 2
+FORMAT = 3
 """Number of this probe: results of an earlier one are not taken over."""
 
 LIMITS = {"float32": 0.01, "int8": 0.02, "float16": 0.1, "bfloat16": 0.4}
@@ -47,6 +47,9 @@ CHUNK = 4
 
 LONGEST = 4096
 """Tokens of the longest prompt that is worth computing to step past a border; a model keeps to a border beyond."""
+
+CANDIDATES = 512
+"""Rows that a round's candidates may take beyond the context."""
 
 _WINDOWS_ELSEWHERE = ("sliding_window", "use_sliding_window", "max_window_layers")
 """Fields about the sliding window, which is narrowed instead."""
@@ -95,12 +98,15 @@ def prove(model: LoadedModel, vocab: int, precision: str) -> Proof:
         with _narrowed(text):
             worst = max(worst, _compared(model, vocab, limit, 0, "one step past a sliding window "))
     for border, moved in _borders(text, model.context):
-        if not moved and border > LONGEST:
-            return Proof(context=border, worst=worst)
-        start = border if switches else border - len(_PROMPTS[1]) - 1
-        found = _worst(model, vocab, limit, *((start, 0) if moved else (0, border)))
-        if not found <= limit:
-            return Proof(context=border, worst=worst)
+        if moved:
+            start = border if switches else border - len(_PROMPTS[1]) - 1
+            found = _worst(model, vocab, limit, start, 0)
+            if not found <= limit:
+                return Proof(context=border, worst=worst)
+        elif border > LONGEST:
+            return Proof(context=border - CANDIDATES, worst=worst)
+        else:
+            found = _compared(model, vocab, limit, border, f"one step past its window of {border:,} tokens ")
         worst = max(worst, found)
     return Proof(context=None, worst=worst)
 
@@ -144,9 +150,9 @@ def _narrowed(text: Any) -> Iterator[None]:
         text.sliding_window = width
 
 
-def _compared(model: LoadedModel, vocab: int, limit: float, start: int, where: str) -> float:
+def _compared(model: LoadedModel, vocab: int, limit: float, more: int, where: str) -> float:
     """The largest difference; raises ModelUnavailable beyond ``limit``."""
-    worst = _worst(model, vocab, limit, start, 0)
+    worst = _worst(model, vocab, limit, 0, more)
     if worst <= limit:
         return worst
     raise ModelUnavailable(
