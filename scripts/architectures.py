@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 TABLE = ROOT / "docs" / "architectures.md"
-LIMIT_S = 90.0
+LIMIT_S = 30.0
 PROMPTS = [[5, 9, 4, 5, 9, 4, 5], [7, 3], [8, 6, 8, 6, 8, 6, 8, 6, 8, 6, 8, 6, 8]]
 TOKENS = 8
 MODES = (("plain", "none"), ("prompt_lookup", "chain:3"), ("prompt_lookup", "s3_k2_d6"), ("early_exit:1", "s3_k2_d6"))
@@ -190,8 +190,8 @@ def table(found: dict[str, Outcome]) -> str:
         "",
         f"Every causal architecture of transformers {version('transformers')} ({len(found)}), built at toy size with",
         "random weights, by `python scripts/architectures.py`. *Equal*: a ragged batch of three prompts gives, in each",
-        "mode named, the tokens that the library's own greedy `generate` gives for each prompt alone. *Refused*: with this",
-        "sentence, by the configuration or by the comparison at the first load (`core/models/probe.py`). *Not built*:",
+        "mode named, the tokens that the library's own greedy `generate` gives for each prompt alone. *Refused*: with",
+        "this sentence, by the configuration or by the comparison at the first load (`core/models/probe.py`). *Not built*:",
         "the class's defaults make no toy; a real model is compared at its first load all the same.",
         "",
         " · ".join([*(f"{kind}: {count}" for kind, count in counted.items()), f"not built or too slow: {rest}"]),
