@@ -14,10 +14,11 @@ from core.results.metrics import ROUNDING, ratio
 from core.types import Request, is_lossless
 
 NEGLIGIBLE = 5e-4
-"""Relative change below which neither run counts as better: it is within the noise of every clock used here."""
+"""Relative change below which neither run counts as better."""
 
-TOTALS = frozenset({"draft_s", "verify_s", "state_s", "other_s", "decode_s", "e2e_s", "distortion_s"})
-"""Seconds of a whole run, of which fewer are better only at the same output length."""
+TIMED = frozenset({"s", "tokens/s", "×"})
+"""Units of what a clock measured: one run of each can't tell better from worse, since two runs of the same settings
+differ by some per cent (docs/performance.md)."""
 
 DISTORTIONS = frozenset({"distortion_kl", "distortion_tv", "escaped_mass"})
 
@@ -65,7 +66,8 @@ class Change:
     """One metric of one run, against the baseline's.
 
     ``change``: value − baseline, in the metric's unit; ``share``: change over the baseline's value, None if that is 0;
-    ``better``: None if the metric has no direction, the change is negligible, or the values can't be compared.
+    ``better``: None if the metric has no direction or is a time, if the change is negligible, or if the values can't be
+    compared.
     """
 
     value: float | None
@@ -83,8 +85,7 @@ def measured(name: str, summary: Summary) -> float | None:
 def changes(name: str, summaries: Sequence[Summary], base: int) -> tuple[Change, ...]:
     """The metric of each run, with its signed change against run number ``base`` (which has no change itself).
 
-    A total is better or worse only at the same output length. Peak memory is compared only as device memory: the peak
-    of a process includes every run since it started.
+    Peak memory is compared only as device memory: the peak of a process includes every run since it started.
     """
     reference = summaries[base]
     values = [measured(name, summary) for summary in summaries]
@@ -93,12 +94,6 @@ def changes(name: str, summaries: Sequence[Summary], base: int) -> tuple[Change,
         kinds = {"cuda_allocated"}
         both = [{summary.peak_memory_kind, reference.peak_memory_kind} == kinds for summary in summaries]
         return tuple(change if ok else Change(change.value) for change, ok in zip(found, both, strict=True))
-    if name in TOTALS:
-        same = [summary.output_tokens == reference.output_tokens for summary in summaries]
-        return tuple(
-            change if ok else Change(change.value, change.change, change.share)
-            for change, ok in zip(found, same, strict=True)
-        )
     return found
 
 
@@ -113,7 +108,8 @@ def _change(name: str, value: float | None, reference: float | None) -> Change:
     if value is None or reference is None:
         return Change(value)
     change = value - reference
-    better = GLOSSARY[name].better
+    metric = GLOSSARY[name]
+    better = None if metric.unit in TIMED else metric.better
     share = ratio(change, abs(reference)) if reference else None
     same = change == 0 or (share is not None and abs(share) < NEGLIGIBLE)
     return Change(value, change, share, None if better is None or same else (change > 0) == (better == "higher"))

@@ -226,13 +226,15 @@ def test_changes_are_signed_and_judged_in_words(open_page: Open, store: Store) -
     keep(store, 2, CHAIN, asked())
     at = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2)))
     rows = {row.split('"')[0]: row.split("</tr>")[0] for row in html(at).split('data-row="')}
-    assert "▲ +150.0 % better" in rows["tokens_per_second"] and 'class="sl-better"' in rows["tokens_per_second"]
+    assert "▲ +150.0 %" in rows["tokens_per_second"] and "% better" not in rows["tokens_per_second"]
+    assert "% better" in rows["tokens_per_round"] and 'class="sl-better"' in rows["tokens_per_round"]
     assert "<small>▲ +4</small>" in rows["drafted"]
     assert "2.50 ×" in rows["speed_up"]
     assert "<small>" not in rows["peak_memory_bytes"]
     turned = clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2), base=id_of(2)))
     rows = {row.split('"')[0]: row.split("</tr>")[0] for row in html(turned).split('data-row="')}
-    assert "▼ −60.0 % worse" in rows["tokens_per_second"] and 'class="sl-worse"' in rows["tokens_per_second"]
+    assert "▼ −60.0 %" in rows["tokens_per_second"] and "% worse" not in rows["tokens_per_second"]
+    assert "% worse" in rows["tokens_per_round"] and 'class="sl-worse"' in rows["tokens_per_round"]
 
 
 def test_a_speed_up_needs_a_matched_plain_run_of_the_same_session(open_page: Open, store: Store) -> None:

@@ -47,12 +47,12 @@ def draw(services: Services, sides: Sequence[Side], base: int) -> None:
     ratios = speed_ups(services, sides)
     st.html(table.html(sides, rows(sides, base, ratios), base, "Metrics"))
     lacking = [side for side, ratio in zip(sides, ratios, strict=True) if ratio is None and not side.run.plain]
-    bits = ["▲ and ▼ show the direction; “better” and “worse” appear only where a metric has one."]
+    bits = [
+        "▲ and ▼ show the direction; “better” and “worse” appear only where a metric has one. Times and speeds of "
+        "single runs are never judged: two runs of the same settings differ by some per cent."
+    ]
     if lacking:
         bits.append("A speed-up is measured against a matched plain run of the same session; where there is none: –.")
-    outputs = {side.run.summary.output_tokens for side in sides if side.run.summary}
-    if len(outputs) > 1:
-        bits.append("The outputs differ in length, so times of whole runs are not judged.")
     st.caption(" ".join(bits))
 
 
