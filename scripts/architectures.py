@@ -122,11 +122,13 @@ def compared(network: Any, context: int) -> Outcome:
     whole = []
     for prompt in PROMPTS:
         ids = torch.tensor([prompt])
-        with torch.no_grad():
+        try:
             out = network.generate(
                 ids, attention_mask=torch.ones_like(ids), max_new_tokens=TOKENS, min_new_tokens=TOKENS, do_sample=False,
                 eos_token_id=None, pad_token_id=0,
             )  # fmt: skip
+        except Exception as error:
+            return Outcome("not built", f"the library's own generate fails ({said(error)})")
         whole.append(out[0, len(prompt) :].tolist())
     pair = real_pair(network, context=context)
     vocab = network.config.get_text_config(decoder=True).vocab_size

@@ -23,6 +23,7 @@ from core.drafting.base import DraftRequest, NoDraft
 from core.drafting.draft import Draft
 from core.drafting.growing import GrownDraft, grow_drafts
 from core.errors import ModelUnavailable
+from core.faults import is_out_of_memory
 from core.records import ROOT
 
 
@@ -88,7 +89,15 @@ def shares_activations(network: Any, layers: int) -> bool:
     """
     known = _MEASURED.setdefault(network, {})
     if layers not in known:
-        known[layers] = _continues_from_exit(network, layers)
+        try:
+            known[layers] = _continues_from_exit(network, layers)
+        except RuntimeError as error:  # its modules count on all layers (Gemma 4's embeddings per layer)
+            if is_out_of_memory(error):
+                raise
+            raise ModelUnavailable(
+                f"{type(network).__name__} doesn't run with some of its layers alone, so early exit can't cut it: choose "
+                "another drafter."
+            ) from error
     return known[layers]
 
 

@@ -287,6 +287,20 @@ def test_an_exit_of_a_model_that_counts_its_layers_otherwise_is_a_sentence() -> 
         decode(ask("ab", "early_exit:2", "chain:2"), pair)
 
 
+def test_a_model_whose_modules_count_on_all_layers_has_no_early_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = loaded(CONFIGS["llama, all layers full"]).network
+    original = type(network.model).forward
+
+    def whole(self: Any, *given: Any, **options: Any) -> Any:
+        if len(self.layers) != 4:
+            raise RuntimeError("shape '[1, 5, 1, 256]' is invalid for input of size 2560")
+        return original(self, *given, **options)
+
+    monkeypatch.setattr(type(network.model), "forward", whole)
+    with pytest.raises(ModelUnavailable, match="doesn't run with some of its layers alone, so early exit can't cut it"):
+        decode(ask("ab", "early_exit:2", "chain:2"), real_pair(network))
+
+
 # -- kept -----------------------------------------------------------------------------------------------------------
 
 
