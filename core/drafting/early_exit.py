@@ -95,8 +95,8 @@ def shares_activations(network: Any, layers: int) -> bool:
             if is_out_of_memory(error):
                 raise
             raise ModelUnavailable(
-                f"{type(network).__name__} doesn't run with some of its layers alone, so early exit can't cut it: choose "
-                "another drafter."
+                f"{type(network).__name__} doesn't run with some of its layers alone, so early exit can't cut it: "
+                "choose another drafter."
             ) from error
     return known[layers]
 
