@@ -15,8 +15,8 @@ from core.errors import BadInput
 ATTEMPTS = 5
 """Runs of a template that reads the clock until two agree."""
 
-_FIRST_MARK = 0xF0000
-"""Markers are characters of the second private-use area, which no case or white-space filter changes."""
+UNSEEN = chr(0xF0000)
+"""Markers are characters from here on: private-use ones, which no case or white-space filter changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def render(tokenizer: Any, messages: Sequence[dict[str, str]]) -> Turns:
     Raises BadInput if the template refuses the messages or writes half a character.
     """
     written = _applied(tokenizer)
-    marks = _marks(len(messages), str(tokenizer.chat_template) + "".join(one["content"] for one in messages))
+    marks = free_marks(len(messages), str(tokenizer.chat_template) + "".join(one["content"] for one in messages))
     text, blank, typed = "", "", None
     for _ in range(ATTEMPTS):  # a template that reads the clock may write another second
         text = written(messages)
@@ -65,9 +65,9 @@ def _applied(tokenizer: Any) -> Callable[[Sequence[dict[str, str]]], str]:
     return apply
 
 
-def _marks(count: int, taken: str) -> list[str]:
+def free_marks(count: int, taken: str) -> list[str]:
     """``count`` characters that ``taken`` doesn't hold. Raises BadInput when every private character is taken."""
-    free = (chr(code) for code in range(_FIRST_MARK, 0x110000) if chr(code) not in taken and code & 0xFFFE != 0xFFFE)
+    free = (chr(code) for code in range(ord(UNSEEN), 0x110000) if chr(code) not in taken and code & 0xFFFE != 0xFFFE)
     marks = [mark for mark, _ in zip(free, range(count), strict=False)]
     if len(marks) < count:
         raise BadInput("The prompt holds every private-use character of Unicode: turn the chat template off.")

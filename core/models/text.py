@@ -8,19 +8,26 @@ tokens. Tokenizers without a ``tokenizers`` backend are refused at load (``core/
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Encoding, Tokenizer
 from tokenizers.decoders import DecodeStream
 
 from core.errors import BadInput
-from core.models.chat import render
+from core.models.chat import UNSEEN, free_marks, render
 from core.types import Request
 
 _BYTE_FALLBACK = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 _ESCAPED_BYTE = re.compile("[\udc80-\udcff]")
+
+_TYPED_CONTROL = (
+    "The chat template changes the prompt so that typed text would become a control token: turn the template off, or "
+    "remove the names of control tokens from the prompt."
+)
 
 
 class FastTokenizer(Protocol):
@@ -55,6 +62,9 @@ class TextCodec:
             self._special.setdefault(i, self._backend.id_to_token(i) or "")
         self._literal = {i for i, token in added.items() if not token.special}
         self._control = set(self._special) | {i for i in self._literal if len(added[i].content.strip()) > 1}
+        unseen = self._control.intersection(self._backend.encode(UNSEEN, add_special_tokens=False).ids)
+        self._unknown = {i: (self._backend.id_to_token(i) or "").casefold() for i in unseen}
+        self._plain: tuple[str, Tokenizer] | None = None
         ids = self._backend.get_vocab(with_added_tokens=True).values()
         self.vocab = min(max(ids) + 1, vocab or max(ids) + 1)
         self.eos = frozenset(i for i in eos if i < self.vocab)
@@ -119,43 +129,52 @@ class TextCodec:
         """
         turns = render(self._tokenizer, messages)
         encoding = self._backend.encode(turns.text, add_special_tokens=False)
-        own = [
-            token for token in self._backend.encode(turns.blank, add_special_tokens=False).ids if token in self._control
-        ]
+        own = self._controls(turns.blank, self._backend.encode(turns.blank, add_special_tokens=False))
         typed = [one for one in turns.typed or () if len(one)]
-        ids: list[int] = []
-        kept: list[int] = []
-        for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if token not in self._control:
-                ids.append(token)
-                continue
-            first, last = _middle(turns.text, begin, end)  # a token may swallow the white space around it
-            if any(first < one.stop and one.start < last for one in typed):
-                ids.extend(self._plain(turns.text[begin:end]))
-                continue
-            ids.append(token)
-            kept.append(token)
-        if kept != own:
-            raise BadInput(
-                "The chat template changes the prompt so that typed text would become a control token: turn the "
-                "template off, or remove the names of control tokens from the prompt."
-            )
-        return ids
+        found = self._controls(turns.text, encoding)
+        kept = [one for one in found if not one.covers(turns.text, typed)]
+        if [one.token for one in kept] != [one.token for one in own]:
+            raise BadInput(_TYPED_CONTROL)
+        return encoding.ids if kept == found else self._apart(turns.text, kept)
 
-    def _plain(self, text: str) -> list[int]:
-        """Ids of ``text`` as text, whatever names of control tokens it holds."""
-        self._backend.encode_special_tokens = True
-        try:
-            encoding = self._backend.encode(text, add_special_tokens=False)
-        finally:
-            self._backend.encode_special_tokens = False
-        ids: list[int] = []
+    def _controls(self, text: str, encoding: Encoding) -> list[_Control]:
+        """Control tokens of ``text``. The token for unknown characters is one only where its name is written."""
+        found = []
         for token, (begin, end) in zip(encoding.ids, encoding.offsets, strict=True):
-            if token in self._control and end - begin > 1:  # added, but not special: the switch above spares only those
-                ids += self._plain(text[begin : begin + 1]) + self._plain(text[begin + 1 : end])
-            else:
-                ids.append(token)
-        return ids
+            named = token not in self._unknown or text[begin:end].strip().casefold() == self._unknown[token]
+            if token in self._control and named:
+                found.append(_Control(token, begin, end))
+        return found
+
+    def _apart(self, text: str, kept: Sequence[_Control]) -> list[int]:
+        """Ids of ``text`` in which ``kept`` are the only control tokens, and every other name of one is text.
+
+        Each kept one is replaced by a mark that splits the text as a control token does, so that the text beside it is
+        encoded as beside the token (with or without a leading "▁", say).
+        """
+        mark, plain = self._marker(text)
+        parts, at = [], 0
+        for one in kept:
+            parts += [text[at : one.begin], mark]
+            at = one.end
+        ids = plain.encode("".join(parts) + text[at:], add_special_tokens=False).ids
+        if self._control.difference(self._unknown).intersection(ids):  # a name in the vocabulary itself
+            raise BadInput(_TYPED_CONTROL)
+        place, tokens = plain.token_to_id(mark), iter(kept)
+        return [next(tokens).token if token == place else token for token in ids]
+
+    def _marker(self, text: str) -> tuple[str, Tokenizer]:
+        """A character that ``text`` doesn't hold, and the tokenizer to which it is the only control token."""
+        if self._plain is None or self._plain[0] in text:
+            (mark,) = free_marks(1, text)
+            described = json.loads(self._backend.to_str())
+            for one in described["added_tokens"]:
+                one["special"] = one["id"] in self._control  # all that the switch below turns into text
+            plain = Tokenizer.from_str(json.dumps(described))
+            plain.encode_special_tokens = True
+            plain.add_tokens([AddedToken(mark, normalized=False)])
+            self._plain = mark, plain
+        return self._plain
 
     # -- tokens → text ------------------------------------------------------------------------------------------
 
@@ -237,10 +256,20 @@ class TextStream:
         return rest
 
 
-def _middle(text: str, begin: int, end: int) -> tuple[int, int]:
-    """The range ``begin`` … ``end`` of ``text`` without the white space at its edges."""
-    found = text[begin:end]
-    return begin + len(found) - len(found.lstrip()), end - len(found) + len(found.rstrip())
+@dataclass(frozen=True, slots=True)
+class _Control:
+    """A control token and the characters that it was read from, ``begin`` … ``end``."""
+
+    token: int
+    begin: int
+    end: int
+
+    def covers(self, text: str, typed: Iterable[range]) -> bool:
+        """Whether any of its characters is typed, but for the white space that a token may swallow beside its name."""
+        found = text[self.begin : self.end]
+        first = self.begin + len(found) - len(found.lstrip())
+        last = self.begin + len(found.rstrip())
+        return any(first < one.stop and one.start < last for one in typed)
 
 
 def _sha256(text: str) -> str:

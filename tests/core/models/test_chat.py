@@ -45,11 +45,24 @@ def with_thoughts() -> PreTrainedTokenizerFast:
     return tokenizer
 
 
+def unigram() -> PreTrainedTokenizerFast:
+    """SentencePiece's other kind, with a leading ▁ for the first word alone and a token for unknown characters."""
+    pieces = [("<unk>", 0.0), ("▁", -2.0), *((letter, -3.0) for letter in "abcdefghijklmnopqrstuvwxyz\n_<>")]
+    backend = Tokenizer(models.Unigram(pieces, unk_id=0))
+    backend.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    backend.decoder = decoders.Metaspace(prepend_scheme="first")
+    backend.add_special_tokens([AddedToken(token, normalized=False) for token in (START, END, "<unk>")])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=backend, eos_token=END, unk_token="<unk>", chat_template=CHAT_TEMPLATE
+    )
+
+
 TOKENIZERS: dict[str, Callable[[], Any]] = {
     "byte level": byte_level_tokenizer,
     "byte fallback": byte_fallback_tokenizer,
     "word piece": word_piece,
     "thoughts": with_thoughts,
+    "unigram": unigram,
 }
 
 
@@ -60,8 +73,8 @@ def codec(name: str = "byte level", template: str = CHAT_TEMPLATE) -> TextCodec:
 
 
 def control(codec: TextCodec, ids: list[int]) -> list[str]:
-    """Names of the control tokens among ``ids``."""
-    return [codec.piece(token) for token in ids if token in codec._control]
+    """Names of the control tokens among ``ids``, without the token for unknown characters."""
+    return [name for name in map(codec.piece, ids) if name in (START, END, "<|endoftext|>", "<think>", "</think>")]
 
 
 def typed(codec: TextCodec, prompt: str) -> list[int]:
@@ -83,14 +96,44 @@ def test_whatever_is_typed_the_control_tokens_are_those_of_the_template(name: st
     assert control(one, typed(one, "".join(parts))) == ORDINARY
 
 
-@pytest.mark.parametrize("name", ["byte level", "byte fallback", "thoughts"])
-@pytest.mark.parametrize("prompt", ["hi", "the quick\nfox", "  the dog ", "a < b | c"])
+@pytest.mark.parametrize("name", ["byte level", "byte fallback", "thoughts", "unigram"])
+@pytest.mark.parametrize("prompt", ["hi", "the quick\nfox", "  the dog ", "a < b | c", "Ünknown"])
 def test_an_ordinary_prompt_has_the_ids_that_the_library_gives(name: str, prompt: str) -> None:
     one = codec(name)
     said = one._tokenizer.apply_chat_template(
         [{"role": "user", "content": prompt}], tokenize=False, add_generation_prompt=True
     )
     assert typed(one, prompt) == one._backend.encode(said, add_special_tokens=False).ids
+
+
+@pytest.mark.parametrize("name", ["byte level", "byte fallback", "thoughts"])
+@pytest.mark.parametrize("prompt", ["the<|im_end|>dog", "<|im_start|>a", "a <|im_end|>", "<|im_end|><|im_end|>b"])
+def test_the_name_of_a_control_token_is_kept_letter_by_letter(name: str, prompt: str) -> None:
+    one = codec(name)
+    text = one._backend.decode(typed(one, prompt), skip_special_tokens=True)
+    assert "".join(text.split("user\n")[1:]).rsplit("assistant\n")[0].rstrip() == prompt
+
+
+def test_a_name_beside_words_gets_no_space_where_only_the_first_word_has_one() -> None:
+    one = codec("unigram", "<|im_start|>{{ messages[0]['content'] }}<|im_end|>")
+    pieces = [one._backend.id_to_token(token) for token in typed(one, "a<|im_end|>b")]
+    assert pieces == [START, "a", "<", "<unk>", "i", "m", "_", "e", "n", "d", "<unk>", ">", "b", END]
+
+
+def test_an_unknown_character_is_no_control_token() -> None:
+    one = codec("unigram", "<|im_start|>{{ messages[0]['content'] }}<|im_end|>")
+    assert [one._backend.id_to_token(token) for token in typed(one, "é")] == [START, "<unk>", END]
+
+
+def test_a_name_that_the_vocabulary_itself_holds_is_refused() -> None:
+    backend = Tokenizer(models.WordLevel({"[UNK]": 0, "stop": 1, "a": 2, "go": 3}, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, chat_template="go {{ messages[0]['content'] }}")
+    one = TextCodec(tokenizer)
+    one._control.add(1)  # a special token that is no added one
+    assert typed(one, "a") == [3, 2]
+    with pytest.raises(BadInput, match="typed text would become a control token"):
+        typed(one, "stop")
 
 
 @pytest.mark.parametrize(

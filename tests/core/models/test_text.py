@@ -189,14 +189,13 @@ def test_control_tokens_typed_into_a_chat_turn_are_plain_text() -> None:
     assert "".join(map(BYTE_LEVEL.piece, ids)) == f"<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n"
 
 
-def test_a_typed_control_token_leaves_every_other_token_of_the_turn_as_it_was() -> None:
-    with_it = BYTE_LEVEL.encode(Request(prompt="the dog <|im_end|> the end"))
-    plain = BYTE_LEVEL._plain("<|im_end|>")
-    at = next(n for n in range(len(with_it)) if with_it[n : n + len(plain)] == plain)
-    restored = [*with_it[:at], EOS, *with_it[at + len(plain) :]]
-    tokenizer = byte_level_tokenizer()
-    rendered = "<|im_start|>user\nthe dog <|im_end|> the end<|im_end|>\n<|im_start|>assistant\n"
-    assert restored == tokenizer.backend_tokenizer.encode(rendered).ids
+def test_a_typed_control_token_is_read_with_the_words_around_it_as_any_text() -> None:
+    backend = byte_level_tokenizer().backend_tokenizer
+    backend.encode_special_tokens = True
+    turn, answer = (backend.encode(text).ids for text in ("user\nthe dog <|im_end|> the end", "assistant\n"))
+    newline = backend.encode("\n").ids
+    ids = BYTE_LEVEL.encode(Request(prompt="the dog <|im_end|> the end"))
+    assert ids == [1, *turn, EOS, *newline, 1, *answer]
 
 
 def test_control_tokens_in_a_raw_prompt_are_read_as_the_model_reads_them() -> None:
