@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
-from core.records import Fingerprint, RunStatus, Summary
+from core.records import UNKNOWN, Fingerprint, RunStatus, Summary
 from core.results.metrics import speed_up
 from core.types import AllowedSet, Lossless, NoDrafter, NoShape, Request, RunSpec, Sampling, TruncationSpec
 
@@ -14,23 +14,35 @@ UNDER_TEST = frozenset({"draft", "draft_hash", "drafting", "sampling", "rule"})
 """Fields in which a run may differ from its plain counterpart: they determine how candidates are made, not the
 output's law. ``sampling`` is compared through the reference law, which includes it."""
 
+RECORDED_LATER = frozenset({"prompt_ids_hash", "end_tokens", "batch"})
+"""Fields that runs stored before schema 0005 don't have: such a run is matched with no later one."""
+
 TARGET_FIELDS = frozenset({"target", "target_hash", "precision", "cache_policy"})
 """Fields that identify the target: quantising it or approximating its cache makes it another target (article)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Field in which two fingerprints differ."""
+    """Field in which two fingerprints differ, or that one of them was stored without."""
 
     field: str
     a: str
     b: str
 
+    @property
+    def unknown(self) -> bool:
+        """Whether a run was stored without the field, by an earlier version."""
+        return self.field in RECORDED_LATER and UNKNOWN in (self.a, self.b)
+
 
 def differences(a: Fingerprint, b: Fingerprint) -> list[Difference]:
-    """Every field that differs, those under test included."""
-    left, right = asdict(a), asdict(b)
+    """Every field that differs, those under test included. A field that one run was stored without differs."""
+    left, right = _values(a), _values(b)
     return [Difference(name, str(left[name]), str(right[name])) for name in left if left[name] != right[name]]
+
+
+def _values(one: Fingerprint) -> dict[str, Any]:
+    return asdict(one) | ({"batch": UNKNOWN} if one.batch is None else {})
 
 
 @dataclass(frozen=True, slots=True)

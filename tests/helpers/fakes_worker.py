@@ -206,6 +206,9 @@ FINGERPRINT = Fingerprint(
     versions={},
     seed=0,
     prompt_hash="p",
+    prompt_ids_hash="i0",
+    end_tokens="2",
+    batch=1,
 )
 
 

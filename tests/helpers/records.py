@@ -121,6 +121,9 @@ def fingerprint(
         versions={"torch": "2.13.0", "transformers": "5.24.0"},
         seed=seed,
         prompt_hash=prompt_hash,
+        prompt_ids_hash="i0",
+        end_tokens="2",
+        batch=1,
     )
 
 

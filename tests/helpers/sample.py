@@ -131,6 +131,7 @@ def fingerprint(drafting: str = "prompt_lookup chain:4") -> Fingerprint:
         target="embedded", target_hash="t", draft=None, draft_hash=None, precision="float32", tokenizer_hash="k",
         template_hash="c", sampling="greedy", reference_law="p", stops="64", cache_policy="slots", drafting=drafting,
         device="cpu", versions={"torch": "2"}, seed=0, prompt_hash="h",
+        prompt_ids_hash="i", end_tokens="2", batch=1,
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from core.grammar import format_rule, parse_drafter, parse_rule, parse_shape
-from core.records import Fingerprint, Round
+from core.records import UNKNOWN, Fingerprint, Round
 from core.results.counterparts import counterparts
 from core.results.fingerprint import drafting_text, sampling_text
 from core.results.matching import reference_sampling
@@ -190,6 +190,16 @@ def test_samples_beside_the_drafts_best_tokens_are_named(open_page: Open, store:
     body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
     assert 'data-verdict="candidates"' in body
     assert "Candidates: A sampled, B deterministic." in body
+
+
+def test_what_an_earlier_version_did_not_store_is_said_to_be_unknown(open_page: Open, store: Store) -> None:
+    keep(store, 1, CHAIN, asked(), end_tokens=UNKNOWN, batch=None)
+    keep(store, 2, CHAIN, asked(shape="s3_k2_d6"))
+    body = html(clean(open_page("compare", fake_app.stored_services(store), runs=link(1, 2))))
+    assert 'data-verdict="differs"' in body
+    assert "An earlier version of SpecLens stored a run without its end tokens and batch size: whether" in body
+    assert "batch size unknown" in body
+    assert "B differs" not in body
 
 
 def test_what_breaks_the_match_is_named_with_its_values(open_page: Open, store: Store) -> None:

@@ -7,8 +7,9 @@ from html import escape
 
 import streamlit as st
 
+from core.records import UNKNOWN
 from core.results.comparison import lossy_notices
-from core.results.matching import Difference, Relation, relation, word
+from core.results.matching import RECORDED_LATER, Difference, Relation, relation, word
 from pages.ui.kit import notices, parts
 from pages.ui.kit.sides import Side, excerpt, letters
 
@@ -57,13 +58,7 @@ def verdict(sides: Sequence[Side], relations: Sequence[Relation | None], base: i
         return "unknown", "Not comparable.", text
     odd = [(side, found) for side, found in others if found is not None and not found.matched]
     if odd:
-        names = _named(difference for _, found in odd for difference in found.confounding)
-        verb = "differs" if len(odd) == 1 else "differ"
-        text = (
-            f"{letters([side for side, _ in odd])} {verb} from {first} in {names}. "
-            "Changes below may come from that as well as from the drafting."
-        )
-        return "differs", "≠ Not matched.", text
+        return "differs", "≠ Not matched.", _why(odd, first)
     words = [
         (side, word(found, sides[base].run.spec.request, side.run.spec.request)) for side, found in others if found
     ]
@@ -85,6 +80,18 @@ def verdict(sides: Sequence[Side], relations: Sequence[Relation | None], base: i
     if not names:
         return "matched", "✓ Matched.", "Not one setting differs: what changes below is the measurement's own spread."
     return "matched", "✓ Matched.", f"Nothing but {names} differs from {first}: like is compared with like."
+
+
+def _why(odd: Sequence[tuple[Side, Relation]], first: str) -> str:
+    """What else than the settings under test differs, or isn't known."""
+    confounding = [difference for _, found in odd for difference in found.confounding]
+    names = _named(difference for difference in confounding if not difference.unknown)
+    unknown = _named(difference for difference in confounding if difference.unknown)
+    which, verb = letters([side for side, _ in odd]), "differs" if len(odd) == 1 else "differ"
+    text = f"{which} {verb} from {first} in {names}. " if names else ""
+    if unknown:
+        text += f"An earlier version of SpecLens stored a run without its {unknown}: whether they differ isn't known. "
+    return f"{text}Changes below may come from that as well as from the drafting."
 
 
 def _budget(side: Side) -> int:
@@ -116,12 +123,14 @@ def field_name(field: str) -> str:
 def field_value(field: str, value: str | None) -> str:
     """A field's value for display, with hashes shortened."""
     if value is None or value == "None":
-        return "none"
+        return UNKNOWN if field in RECORDED_LATER else "none"
     return value[:SHOWN_HASH] if field in HASHED else value
 
 
 def _change(difference: Difference) -> str:
     field = difference.field
+    if difference.unknown:
+        return f"{escape(field_name(field))} unknown"
     if field in HASHED:
         return escape(field_name(field))
     old, new = (escape(field_value(field, value)) for value in (difference.a, difference.b))

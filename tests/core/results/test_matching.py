@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 import pytest
 
 from core.grammar import parse_drafter, parse_rule, parse_shape
-from core.records import Fingerprint, RunStatus, Started, Summary
+from core.records import UNKNOWN, Fingerprint, RunStatus, Started, Summary
 from core.results.fingerprint import fingerprint
 from core.results.matching import (
     UNDER_TEST,
@@ -248,6 +248,19 @@ def test_a_run_that_did_not_end_by_its_own_stop_has_no_speed_up_and_reads_no_oth
     assert not has_speed_up(unfinished)
     assert measured_speed_up(unfinished, others()) is None
     assert measured_speed_up(run("none"), others()) is None
+
+
+@pytest.mark.parametrize("change", [{"prompt_ids_hash": UNKNOWN}, {"end_tokens": UNKNOWN}, {"batch": None}])
+def test_a_field_that_an_earlier_version_did_not_store_is_no_match_and_is_unknown(change):
+    new, old = sample.fingerprint(), replace(sample.fingerprint(), **change)
+    for one, other in ((new, old), (old, new)):
+        (found,) = relation(one, other).confounding
+        assert (found.field, found.unknown) == (next(iter(change)), True)
+
+
+def test_a_model_of_the_name_unknown_is_known():
+    (found,) = relation(sample.fingerprint(), replace(sample.fingerprint(), target=UNKNOWN)).confounding
+    assert not found.unknown
 
 
 PLAIN = ("none", "none")
