@@ -45,6 +45,18 @@ SMALL = {
 """Sizes by the names that configurations give them; a configuration is asked only for the names that it has."""
 
 
+MISSING = {
+    "deepseek_v2": {"num_experts_per_tok": 2, "n_routed_experts": 4, "topk_method": "greedy"},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "hunyuan_v1_moe": {"head_dim": 8},
+    "ministral": {"head_dim": 8, "num_key_value_heads": 2},
+    "nemotron": {"num_key_value_heads": 4},
+    "dots1": {"n_routed_experts": 4},
+    "gemma4_text": {"vocab_size_per_layer_input": 64, "hidden_size_per_layer_input": 8, "global_head_dim": 8},
+}
+"""What a class's defaults leave open or give in full size, by architecture."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """``kind``: equal, refused, differs, not built or too slow; ``text``: modes, sentence or reason."""
@@ -70,7 +82,7 @@ def toy(config_class: Any) -> Any:
             values[name] = fields[name][:2]
     if isinstance(fields.get("attention_types"), list):
         values["attention_types"] = [[["global", "local"], 1]]
-    return type(text)(**values)
+    return type(text)(**values | MISSING.get(text.model_type, {}))
 
 
 def tried(kind: str) -> Outcome:
